@@ -1,0 +1,50 @@
+# make quickstart   set up, then compare an overconfident net with calibrated ones (a minute)
+# make test         set up, then every test
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Every install, a package's own build included, takes the pinned versions.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# One thread per process: two OpenMP teams on two cores get in each other's way.
+export OMP_NUM_THREADS := 1
+
+.PHONY: quickstart test lint bench docs clean
+
+quickstart: $(VENV)/.base
+	$(BIN)/singleshot quickstart
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -n 2 -q
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/metrics.py
+
+# Measures the quickstart anew and puts its table and picture into the README.
+docs: $(VENV)/.base
+	$(BIN)/python docs/build.py
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	$(BIN)/pip install -q -e '.[dev]'
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/pip install -q -e '.[bench]'
+	touch $@

@@ -1,0 +1,122 @@
+"""``singleshot quickstart``: see an overconfident classifier beside calibrated ones, in numbers and in a picture."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import arg
+
+if TYPE_CHECKING:
+    from singleshot.experiments.grid import RunStore
+    from singleshot.experiments.summary import MethodSummary
+
+
+def quickstart(
+    output: Path = Path("quickstart"),
+    seeds: int = 10,
+    jobs: int = 0,
+    restart: bool = False,
+    as_json: Annotated[bool, arg(name="json")] = False,
+) -> None:
+    """Train a small net on a few handwritten digits six ways, and compare how far its confidence can be trusted.
+
+    Nothing is downloaded: the images are scikit-learn's bundled digits. Results are kept as they come, in
+    OUTPUT/results.json, with a picture in OUTPUT/reliability.png; interrupted, the same command continues.
+
+    Example: singleshot quickstart --output quickstart --seeds 10
+
+    Args:
+        output: folder for the results and the picture.
+        seeds: runs of each method, each with its own training images and initial weights.
+        jobs: runs at a time, one core each; 0 takes all cores.
+        restart: forget earlier results in the output folder.
+        as_json: print every number as JSON instead of the table.
+    """
+    if seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {seeds}")
+    if jobs < 0:
+        raise ValueError(f"--jobs must be at least 1, or 0 for all cores, got {jobs}")
+    from singleshot.experiments.grid import RunStore
+    from singleshot.experiments.quickstart import METHODS, Setting
+    from singleshot.experiments.summary import summarize
+
+    results, figure = output / "results.json", output / "reliability.png"
+    if restart:
+        results.unlink(missing_ok=True)
+    store = RunStore.open(results, Setting())
+    _train(store, seeds, jobs or os.cpu_count() or 1)
+    summaries = [summarize(method, [store.runs[method, seed] for seed in range(seeds)]) for method in METHODS]
+    _save_figure(summaries, seeds, figure)
+    if as_json:
+        print(json.dumps({summary.method: summary.to_dict() for summary in summaries}, indent=2))
+    else:
+        _print_table(summaries, store, seeds)
+        print(f"Every number: {results}\nThe picture:  {figure}")
+
+
+def _train(store: RunStore, seeds: int, jobs: int) -> None:
+    """Run what is missing behind a progress bar on standard error; plain lines where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from singleshot.experiments.grid import run_grid
+    from singleshot.experiments.quickstart import METHODS
+
+    console = Console(stderr=True)
+    total, done = seeds * len(METHODS), seeds * len(METHODS) - len(store.missing(seeds))
+    if done:
+        console.print(f"{done} of {total} runs were finished before; the rest follows.")
+    columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[last]}"))
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total, completed=done, last="")
+        finished = done
+
+        def report(run: object) -> None:
+            nonlocal finished
+            finished += 1
+            method, seed = run.method, run.seed  # type: ignore[attr-defined]
+            progress.update(task, advance=1, last=f"{method}, seed {seed}")
+            if not console.is_terminal and (finished % len(METHODS) == 0 or finished == total):
+                print(f"trained {finished} of {total}", file=console.file, flush=True)
+
+        run_grid(store, seeds, jobs, report)
+
+
+def _print_table(summaries: list[MethodSummary], store: RunStore, seeds: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from singleshot.experiments.summary import table_rows
+
+    setting = store.setting
+    table = Table(
+        title=f"Digits, {setting.train_images} training images: mean ± standard error over {seeds} seeds",
+        caption="Test images, one forward pass each. ECE, MCE, NLL, Brier: lower is better. Best value bold.",
+    )
+    header, rows = table_rows(summaries, bold=("[bold]", "[/bold]"))
+    for name in header:
+        table.add_column(name, justify="left" if name == header[0] else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _save_figure(summaries: list[MethodSummary], seeds: int, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")  # drawing to a file needs no screen
+    import matplotlib.pyplot as plt
+
+    from singleshot.files import write_atomically
+    from singleshot.report import reliability_diagram
+
+    figure, axes = plt.subplots(2, 3, figsize=(11, 8.6), layout="constrained")
+    for ax, summary in zip(axes.flat, summaries, strict=True):
+        reliability_diagram(summary.pooled, ax=ax, title=summary.method)
+    axes.flat[0].legend(loc="lower right", fontsize="small")
+    figure.suptitle(f"Digits test images, single forward pass, predictions of {seeds} seeds together")
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))
+    plt.close(figure)

@@ -1,0 +1,1 @@
+"""Experiments: grids of runs whose results are kept as they come."""

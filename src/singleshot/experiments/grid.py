@@ -1,0 +1,101 @@
+"""A grid of quickstart runs in local processes, each result kept on disk the moment it is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+
+from singleshot.experiments.quickstart import METHODS, Run, Setting, train_and_evaluate
+from singleshot.files import write_text
+
+FORMAT = "singleshot.quickstart"
+
+
+class RunStore:
+    """The finished runs of one setting in one JSON file, rewritten atomically with each new one."""
+
+    def __init__(self, path: Path, setting: Setting) -> None:
+        self.path = path
+        self.setting = setting
+        self.runs: dict[tuple[str, int], Run] = {}
+
+    @classmethod
+    def open(cls, path: Path, setting: Setting) -> RunStore:
+        """The store with what an earlier call left there; a file of something else is an error, never overwritten."""
+        store = cls(path, setting)
+        if not path.exists():
+            return store
+        advice = "choose another --output, or --restart to do it all again"
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["format"] != FORMAT:
+                raise ValueError(f'its format is {content["format"]!r}')
+            found = Setting(**content["setting"])
+            runs = [Run.from_dict(entry) for entry in content["runs"]]
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+            raise ValueError(f"{path} holds no quickstart results that can be continued ({error}); {advice}") from None
+        if found != setting:
+            raise ValueError(f"{path} holds runs of another setting ({found}); {advice}")
+        store.runs = {(run.method, run.seed): run for run in runs}
+        return store
+
+    def add(self, run: Run) -> None:
+        """Keep a run, on disk before anything else happens."""
+        self.runs[run.method, run.seed] = run
+        content = {
+            "format": FORMAT,
+            "setting": asdict(self.setting),
+            "runs": [self.runs[key].to_dict() for key in sorted(self.runs)],
+        }
+        write_text(self.path, json.dumps(content, indent=1))
+
+    def missing(self, seeds: int) -> list[tuple[str, int]]:
+        """The runs that are still to do, a seed at a time, so that a stopped grid is a smaller grid."""
+        return [(method, seed) for seed in range(seeds) for method in METHODS if (method, seed) not in self.runs]
+
+
+def run_grid(store: RunStore, seeds: int, jobs: int, on_finished: Callable[[Run], None]) -> None:
+    """Do what the store does not have yet. An interrupt loses the runs under way and nothing else."""
+    todo = store.missing(seeds)
+    if not todo:
+        return
+    workers = min(jobs, len(todo))
+    with (
+        _one_thread_each(),
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent) as pool,
+    ):
+        pending = [pool.submit(train_and_evaluate, store.setting, method, seed) for method, seed in todo]
+        try:
+            for future in as_completed(pending):
+                run = future.result()
+                store.add(run)
+                on_finished(run)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _leave_interrupts_to_parent() -> None:
+    """Ctrl-C reaches every process of the terminal; a worker would answer it with a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Workers inherit the environment: two OpenMP teams on two cores are slower than two single threads."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before

@@ -1,0 +1,109 @@
+"""The quickstart: one small net on a few handwritten digits, trained six ways, with several seeds each.
+
+The setting is one in which plain cross-entropy is overconfident. It was chosen by ``benchmarks/quickstart_setting.py``
+from the baseline alone, on validation images and with seeds that are not used here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from singleshot.data import split_digits
+from singleshot.losses import ci_loss, cross_entropy_loss, label_smoothing_loss, vwci_loss
+from singleshot.metrics import Calibration
+from singleshot.models import SmallCNN
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every method shares."""
+
+    train_images: int = 30  # so few that the net learns all of them by heart
+    dropout: float = 0.2  # the noise whose disagreement VWCI measures
+    epochs: int = 200  # long past the point where every training image is right
+    learning_rate: float = 1e-3  # of Adam
+    batch_size: int = 50
+    samples: int = 5  # stochastic passes per step, for the methods that take several
+
+
+@dataclass(frozen=True)
+class Method:
+    """A loss over logits (T, B, C), and whether it wants more than one pass."""
+
+    loss: Callable[[Tensor, Tensor], Tensor]
+    several_passes: bool
+
+
+METHODS = {
+    "cross-entropy": Method(cross_entropy_loss, several_passes=False),
+    "cross-entropy, 5 passes": Method(cross_entropy_loss, several_passes=True),
+    "label smoothing 0.1": Method(lambda z, y: label_smoothing_loss(z, y, epsilon=0.1), several_passes=False),
+    "CI 0.1": Method(lambda z, y: ci_loss(z, y, beta=0.1), several_passes=False),
+    "VWCI": Method(vwci_loss, several_passes=True),
+    "VWCI, total variation": Method(lambda z, y: vwci_loss(z, y, variance="total_variation"), several_passes=True),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: its place in the grid, its cost, and what it gave on the images it never saw."""
+
+    method: str
+    seed: int
+    seconds: float
+    calibration: Calibration
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; the calibration state goes in as its own JSON text."""
+        return {**vars(self), "calibration": self.calibration.to_json()}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Run:
+        """The run that `to_dict` wrote."""
+        calibration = Calibration.from_json(content["calibration"])
+        return cls(str(content["method"]), int(content["seed"]), float(content["seconds"]), calibration)
+
+
+def train_and_evaluate(
+    setting: Setting, method: str, seed: int, evaluate_on: Literal["test", "validation"] = "test"
+) -> Run:
+    """Train from this seed, on one thread, and measure single-pass predictions on the split that is asked for."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    data = split_digits(setting.train_images, seed)
+    started = time.perf_counter()
+    model = SmallCNN(num_classes=10, dropout=setting.dropout)
+    _train(model, data.train.normalized(), data.train.labels, setting, METHODS[method])
+    seconds = time.perf_counter() - started
+
+    held_out = data.test if evaluate_on == "test" else data.validation
+    calibration = Calibration(bins=20)
+    model.eval()
+    with torch.no_grad():
+        calibration.update(logits=model(held_out.normalized()), labels=held_out.labels)
+    return Run(method, seed, seconds, calibration)
+
+
+def _train(model: SmallCNN, images: Tensor, labels: Tensor, setting: Setting, method: Method) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=setting.learning_rate)
+    passes = setting.samples if method.several_passes else 1
+    model.train()
+    for _ in range(setting.epochs):
+        for batch in torch.randperm(len(labels)).split(setting.batch_size):
+            loss = method.loss(_stochastic_logits(model, images[batch], passes), labels[batch])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+
+def _stochastic_logits(model: SmallCNN, images: Tensor, passes: int) -> Tensor:
+    """T passes (T, B, C) for hardly more than one: the noise begins in the classifier, so the features are shared."""
+    features = model.features(images)
+    logits: Tensor = model.classifier(features.repeat(passes, 1))
+    return logits.view(passes, len(images), -1)

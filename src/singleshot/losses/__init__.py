@@ -1,0 +1,20 @@
+"""Losses over one stochastic pass or T of them: each a pure function and a thin module of the same name."""
+
+from singleshot.losses.confidence_integrated import CILoss, ci_loss
+from singleshot.losses.cross_entropy import CrossEntropyLoss, cross_entropy_loss
+from singleshot.losses.entropy_ci import EntropyCILoss, entropy_ci_loss
+from singleshot.losses.label_smoothing import LabelSmoothingLoss, label_smoothing_loss
+from singleshot.losses.vwci import VWCILoss, vwci_loss
+
+__all__ = [
+    "CILoss",
+    "CrossEntropyLoss",
+    "EntropyCILoss",
+    "LabelSmoothingLoss",
+    "VWCILoss",
+    "ci_loss",
+    "cross_entropy_loss",
+    "entropy_ci_loss",
+    "label_smoothing_loss",
+    "vwci_loss",
+]

@@ -1,0 +1,30 @@
+"""Equal-width bins (lo, hi] of [0, 1]."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def bin_index(values: Tensor, bins: int) -> Tensor:
+    """The bin of each value: 0 goes to the first, 1 to the last, and an edge to the bin below it.
+
+    The edges are rounded to the dtype of the values, so that a float32 0.15 is on the edge 0.15 and not beyond it.
+
+    >>> bin_index(torch.tensor([0.0, 0.15, 0.16, 1.0]), bins=20)
+    tensor([ 0,  2,  3, 19])
+    """
+    edges = bin_edges(bins)[1:-1].to(values)
+    return torch.bucketize(values, edges)
+
+
+def bin_edges(bins: int) -> Tensor:
+    """The bins + 1 edges k / bins, in float64."""
+    return torch.arange(bins + 1, dtype=torch.float64) / bins
+
+
+def sum_by_bin(index: Tensor, bins: int, values: Tensor | None = None) -> Tensor:
+    """How many examples each bin has (int64), or the float64 sum of their values."""
+    if values is None:
+        return torch.bincount(index, minlength=bins)
+    return torch.bincount(index, weights=values.double(), minlength=bins)

@@ -1,0 +1,44 @@
+"""A convolutional net small enough to train in a second on one core."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class SmallCNN(nn.Module):
+    """Two convolutions, a hidden layer, and dropout before each fully connected layer.
+
+    Args:
+        num_classes: outputs.
+        in_channels: channels of the images.
+        image_size: height and width of the images, even.
+        width: channels of the first convolution; every other layer scales with it.
+        dropout: share of the units dropped before each fully connected layer.
+    """
+
+    def __init__(
+        self, num_classes: int, *, in_channels: int = 1, image_size: int = 8, width: int = 16, dropout: float = 0.2
+    ) -> None:
+        super().__init__()
+        if image_size < 2 or image_size % 2:
+            raise ValueError(f"image_size must be even and at least 2, got {image_size}")
+        self.features = nn.Sequential(
+            nn.Conv2d(in_channels, width, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(width, 2 * width, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+        )
+        self.classifier = nn.Sequential(
+            nn.Dropout(dropout),
+            nn.Linear(2 * width * (image_size // 2) ** 2, 8 * width),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(8 * width, num_classes),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, in_channels, image_size, image_size) to logits (B, num_classes)."""
+        logits: Tensor = self.classifier(self.features(images))
+        return logits

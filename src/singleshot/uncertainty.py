@@ -1,0 +1,176 @@
+"""What T stochastic predictions of one example say: their mean, their spread, and one number in [0, 1] for the spread.
+
+Every function takes ``logits`` of shape (T, B, C): T stochastic passes, B examples, C classes. Everything is
+computed from log-probabilities, so logits of any finite size give finite values and gradients, and half-precision
+logits are worked on, and returned, as float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+VarianceReading = Callable[[Tensor], Tensor]
+"""Maps log-probabilities (T, B, C) to a normalized variance (B,) in [0, 1] that is 0 where the passes agree."""
+
+
+def predictive_mean(logits: Tensor) -> Tensor:
+    """The average prediction m = (1/T) Σ_t p_t, as probabilities of shape (B, C).
+
+    >>> predictive_mean(torch.tensor([[[0.0, 0.0]], [[100.0, 0.0]]]))
+    tensor([[0.7500, 0.2500]])
+    """
+    return log_probabilities(logits).exp().mean(0)
+
+
+def predictive_covariance(logits: Tensor, diagonal: bool = True) -> Tensor:
+    """The covariance of the T predictions, (1/T) Σ_t p_t p_tᵀ − m mᵀ.
+
+    Returns the variance of each class, (B, C), or with ``diagonal=False`` the whole matrix, (B, C, C).
+
+    >>> predictive_covariance(torch.tensor([[[100.0, 0.0]], [[0.0, 100.0]]]))
+    tensor([[0.2500, 0.2500]])
+    """
+    probs = log_probabilities(logits).exp()
+    centred = probs - probs.mean(0)  # centring first loses no digits where the passes nearly agree
+    if diagonal:
+        return centred.square().mean(0)
+    return torch.einsum("tbi,tbj->bij", centred, centred) / len(probs)
+
+
+def predictive_entropy(logits: Tensor) -> Tensor:
+    """The entropy of the average prediction, H(m) = −Σ_c m_c log m_c, in nats: all uncertainty there is. Shape (B,).
+
+    >>> predictive_entropy(torch.zeros(3, 1, 2))
+    tensor([0.6931])
+    """
+    return _entropy(_log_mean(log_probabilities(logits)))
+
+
+def mutual_information(logits: Tensor) -> Tensor:
+    """What the passes disagree about, (1/T) Σ_t KL(p_t ‖ m) = H(m) − (1/T) Σ_t H(p_t), in nats. Shape (B,).
+
+    >>> mutual_information(torch.tensor([[[100.0, 0.0]], [[0.0, 100.0]]]))
+    tensor([0.6931])
+    """
+    return _mutual_information(log_probabilities(logits))
+
+
+def normalized_variance(logits: Tensor, kind: str | VarianceReading = "bhattacharyya") -> Tensor:
+    """One number in [0, 1] per example: 0 where the T passes agree, growing with their disagreement. Shape (B,).
+
+    Args:
+        logits: (T, B, C); a single pass agrees with itself, so T = 1 gives 0.
+        kind: how disagreement is read; with BC(p, q) = Σ_c √(p_c q_c) and m the average prediction,
+
+            - ``bhattacharyya``: 1 − (1/T) Σ_t BC(p_t, m)
+            - ``unbiased``: the same times T / (T − 1)
+            - ``total_variation``: (1/T) Σ_t ½ ‖p_t − m‖₁
+            - ``mutual_information``: (1/T) Σ_t KL(p_t ‖ m) / log T
+            - ``hellinger``: (1/T) Σ_t √(1 − BC(p_t, m))
+            - ``confident_disagreement``: total variation × (1 − H(m) / log C)
+            - or a function of your own from log-probabilities (T, B, C) to (B,)
+
+    >>> agree = torch.tensor([[[5.0, 0.0]], [[5.0, 0.0]]])
+    >>> normalized_variance(agree)
+    tensor([0.])
+    >>> disagree = torch.tensor([[[100.0, 0.0]], [[0.0, 100.0]]])
+    >>> normalized_variance(disagree, kind="total_variation")
+    tensor([0.5000])
+    """
+    return variance_reading(kind)(log_probabilities(logits))
+
+
+def variance_reading(kind: str | VarianceReading) -> VarianceReading:
+    """The function behind a reading's name; a function is its own reading."""
+    if callable(kind):
+        return kind
+    if kind not in VARIANCE_KINDS:
+        raise ValueError(f"kind={kind!r} is no reading of the variance; choose one of {', '.join(VARIANCE_KINDS)}")
+    return VARIANCE_KINDS[kind]
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """Log-softmax of (T, B, C) logits, in float32 or better."""
+    if logits.ndim != 3 or 0 in (logits.shape[0], logits.shape[2]):
+        raise ValueError(
+            f"logits must have shape (T, B, C), T passes over B examples with C classes, got {tuple(logits.shape)}; "
+            "a single pass is logits.unsqueeze(0)"
+        )
+    if not logits.is_floating_point():
+        raise ValueError(f"logits must be floating point, got {logits.dtype}")
+    return torch.log_softmax(at_least_float32(logits), dim=-1)
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """Half-precision tensors as float32; 11 or 8 bits of mantissa cannot hold a sum over classes."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def _log_mean(log_probs: Tensor) -> Tensor:
+    return torch.logsumexp(log_probs, dim=0) - math.log(len(log_probs))
+
+
+def _entropy(log_probs: Tensor) -> Tensor:
+    return -(log_probs.exp() * log_probs).sum(-1)
+
+
+def _mutual_information(log_probs: Tensor) -> Tensor:
+    divergence = (log_probs.exp() * (log_probs - _log_mean(log_probs))).sum(-1)
+    return divergence.mean(0).clamp(min=0)  # rounding can leave −1e-8 where the passes agree
+
+
+def _one_minus_coefficient(log_probs: Tensor) -> Tensor:
+    """1 − BC(p_t, m) for each pass, (T, B).
+
+    Written as ½ Σ_c (√p_c − √m_c)², which is the same number without the cancellation, and with √p = exp(½ log p),
+    whose gradient at p = 0 is 0 where that of a square root is infinite.
+    """
+    difference = (log_probs / 2).exp() - (_log_mean(log_probs) / 2).exp()
+    return difference.square().sum(-1) / 2
+
+
+def _bhattacharyya(log_probs: Tensor) -> Tensor:
+    return _one_minus_coefficient(log_probs).mean(0).clamp(max=1)
+
+
+def _unbiased(log_probs: Tensor) -> Tensor:
+    passes = len(log_probs)
+    return _bhattacharyya(log_probs) * (passes / max(passes - 1, 1))
+
+
+def _total_variation(log_probs: Tensor) -> Tensor:
+    probs = log_probs.exp()
+    return ((probs - probs.mean(0)).abs().sum(-1) / 2).mean(0).clamp(max=1)
+
+
+def _normalized_mutual_information(log_probs: Tensor) -> Tensor:
+    bound = math.log(len(log_probs)) or 1.0  # one pass shares no information with itself: 0 / 1
+    return (_mutual_information(log_probs) / bound).clamp(max=1)
+
+
+def _hellinger(log_probs: Tensor) -> Tensor:
+    squared = _one_minus_coefficient(log_probs)
+    positive = squared > 0
+    # The slope of √ at 0 is infinite: passes that agree exactly take the constant branch, whose slope is 0.
+    root = torch.where(positive, torch.where(positive, squared, 1).sqrt(), 0)
+    return root.mean(0).clamp(max=1)
+
+
+def _confident_disagreement(log_probs: Tensor) -> Tensor:
+    bound = math.log(log_probs.shape[-1]) or 1.0  # a single class has no entropy and no disagreement
+    sureness = 1 - _entropy(_log_mean(log_probs)) / bound
+    return _total_variation(log_probs) * sureness.clamp(0, 1)
+
+
+VARIANCE_KINDS: dict[str, VarianceReading] = {
+    "bhattacharyya": _bhattacharyya,
+    "unbiased": _unbiased,
+    "total_variation": _total_variation,
+    "mutual_information": _normalized_mutual_information,
+    "hellinger": _hellinger,
+    "confident_disagreement": _confident_disagreement,
+}
