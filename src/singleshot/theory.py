@@ -51,8 +51,8 @@ def weight_decay_of_prior(survival: float, examples: int, prior_std: float = 1.0
     at 0), and its gradient, e θ / (N s²), is what an optimizer adds for a weight decay of e / (N s²). The paper writes
     the penalty as λ ‖θ‖², so its λ is half of this.
 
-    >>> weight_decay_of_prior(survival=0.5, examples=50_000, prior_std=0.1)
-    0.001
+    >>> weight_decay_of_prior(survival=0.5, examples=50_000)
+    1e-05
     """
     _check_noise(survival, examples)
     if prior_std <= 0:

@@ -11,6 +11,7 @@ from tyro.conf import arg
 
 if TYPE_CHECKING:
     from singleshot.experiments.grid import RunStore
+    from singleshot.experiments.quickstart import Run
     from singleshot.experiments.summary import MethodSummary
 
 
@@ -68,17 +69,17 @@ def _train(store: RunStore, seeds: int, jobs: int) -> None:
     console = Console(stderr=True)
     total, done = seeds * len(METHODS), seeds * len(METHODS) - len(store.missing(seeds))
     if done:
-        console.print(f"{done} of {total} runs were finished before; the rest follows.")
+        rest = "; the rest follows" if done < total else ""
+        console.print(f"{done} of {total} runs were finished before{rest}.")
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[last]}"))
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=total, completed=done, last="")
         finished = done
 
-        def report(run: object) -> None:
+        def report(run: Run) -> None:
             nonlocal finished
             finished += 1
-            method, seed = run.method, run.seed  # type: ignore[attr-defined]
-            progress.update(task, advance=1, last=f"{method}, seed {seed}")
+            progress.update(task, advance=1, last=f"{run.method}, seed {run.seed}")
             if not console.is_terminal and (finished % len(METHODS) == 0 or finished == total):
                 print(f"trained {finished} of {total}", file=console.file, flush=True)
 
@@ -97,11 +98,15 @@ def _print_table(summaries: list[MethodSummary], store: RunStore, seeds: int) ->
         caption="Test images, one forward pass each. ECE, MCE, NLL, Brier: lower is better. Best value bold.",
     )
     header, rows = table_rows(summaries, bold=("[bold]", "[/bold]"))
-    for name in header:
-        table.add_column(name, justify="left" if name == header[0] else "right")
+    table.add_column(header[0], no_wrap=True)
+    for name in header[1:]:
+        table.add_column(name, justify="right")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)  # a file or a pipe has no edge to wrap at
+    console.print(table)
 
 
 def _save_figure(summaries: list[MethodSummary], seeds: int, path: Path) -> None:
@@ -113,10 +118,10 @@ def _save_figure(summaries: list[MethodSummary], seeds: int, path: Path) -> None
     from singleshot.files import write_atomically
     from singleshot.report import reliability_diagram
 
-    figure, axes = plt.subplots(2, 3, figsize=(11, 8.6), layout="constrained")
+    figure, axes = plt.subplots(2, 3, figsize=(11, 9), layout="constrained")
     for ax, summary in zip(axes.flat, summaries, strict=True):
         reliability_diagram(summary.pooled, ax=ax, title=summary.method)
-    axes.flat[0].legend(loc="lower right", fontsize="small")
-    figure.suptitle(f"Digits test images, single forward pass, predictions of {seeds} seeds together")
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.suptitle(f"Digits test images, one forward pass each, predictions of {seeds} seeds pooled")
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))
     plt.close(figure)

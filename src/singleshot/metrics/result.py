@@ -27,7 +27,7 @@ class Bins:
     @property
     def share(self) -> Tensor:
         """Each bin's share of the examples."""
-        return self.count / self.count.sum()
+        return self.count.double() / self.count.sum()
 
     def coverage(self) -> Tensor:
         """At each bin's lower edge τ: the share of examples with confidence > τ in a bin whose accuracy is > τ.

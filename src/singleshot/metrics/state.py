@@ -45,7 +45,7 @@ class AdditiveState(ABC):
             if not self._agree_on_classes(other._sizes):
                 raise ValueError(f"states of different sizes do not merge: {self._sizes} here and {other._sizes} there")
             if not other._sizes["classes"]:
-                return
+                return  # it has seen nothing
             self._resize(classes=other._sizes["classes"])
         for name, total in self._sums.items():
             total += other._sums[name]  # noqa: PLW2901  (in place: the tensor in the dictionary grows)
@@ -128,9 +128,9 @@ class AdditiveState(ABC):
 
     def _agree_on_classes(self, other: dict[str, int]) -> bool:
         """Whether the sizes differ only in that one of the two states has seen no example yet."""
-        if "classes" not in self._sizes or 0 not in (self._sizes["classes"], other.get("classes")):
+        if 0 not in (self._sizes.get("classes"), other.get("classes")):
             return False
-        return {**self._sizes, "classes": 0} == {**other, "classes": 0}
+        return self._sizes.keys() == other.keys() and {**self._sizes, "classes": 0} == {**other, "classes": 0}
 
 
 def _collective_device(group: dist.ProcessGroup | None) -> torch.device:

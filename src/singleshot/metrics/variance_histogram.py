@@ -74,5 +74,5 @@ class VarianceHistogram(AdditiveState):
             count=count.clone(),
             accuracy=self._sums["correct"] / count.double(),
             score=self._sums["score"] / count.double(),
-            coverage=count.cumsum(0) / count.sum(),
+            coverage=count.cumsum(0).double() / count.sum(),
         )

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 # Two colours of the Okabe–Ito palette, told apart by every kind of colour vision, and by hatching in print.
 ACCURACY_COLOUR = "#0072B2"
 GAP_COLOUR = "#E69F00"
-COUNT_COLOUR = "#777777"
+COUNT_COLOUR = "#555555"
+
+STRIP_HEIGHT = 0.25
+TICKS = (0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def reliability_diagram(result: CalibrationResult, *, ax: Axes | None = None, title: str | None = None) -> Axes:
@@ -39,25 +42,22 @@ def reliability_diagram(result: CalibrationResult, *, ax: Axes | None = None, ti
     gap = {"facecolor": "none", "edgecolor": GAP_COLOUR, "hatch": "////", **bar}
     ax.bar(left, confidence - accuracy, width, bottom=accuracy, label="gap to confidence", **gap)
     ax.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=1, label="calibrated")
-    ax.set(xlim=(0, 1), ylim=(0, 1), ylabel="accuracy")
-    ax.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.0], labels=[])
-    ax.set_aspect("equal")
+    _draw_shares(ax, result)
+    ax.set(xlim=(0, 1), ylim=(-STRIP_HEIGHT, 1), xlabel="confidence", ylabel="accuracy", aspect="equal")
+    ax.set_xticks(TICKS)
+    ax.set_yticks(TICKS)
     if title:
         ax.set_title(title, fontsize="medium")
     summary = f"ECE {result.ece:.3f}\naccuracy {result.accuracy:.3f}\nconfidence {result.mean_confidence:.3f}"
     box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 2}
     ax.text(0.03, 0.97, summary, transform=ax.transAxes, va="top", fontsize="small", bbox=box)
-    _draw_shares(ax, result)
     return ax
 
 
 def _draw_shares(ax: Axes, result: CalibrationResult) -> None:
-    """A strip under the diagram with the share of examples in each bin."""
+    """The share of examples per bin, in a strip below accuracy 0 so that the diagram stays a single pair of axes."""
     bins = result.bins
-    strip = ax.inset_axes((0, -0.25, 1, 0.21))
-    strip.bar(bins.lower.numpy(), bins.share.numpy(), 1 / len(bins.count), align="edge", color=COUNT_COLOUR, linewidth=0)
-    strip.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence")
-    strip.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    strip.set_yticks([0, 1])
-    strip.set_ylabel("share", fontsize="small")
-    strip.text(0.03, 0.9, f"{result.count:,} examples", transform=strip.transAxes, va="top", fontsize="x-small")
+    heights = (bins.share * (STRIP_HEIGHT - 0.04)).numpy()
+    ax.bar(bins.lower.numpy(), heights, 1 / len(heights), -STRIP_HEIGHT, align="edge", color=COUNT_COLOUR, linewidth=0)
+    ax.axhline(0, color="black", linewidth=0.8)
+    ax.text(0.03, -0.03, f"share of {result.count:,} examples", va="top", fontsize="small", color=COUNT_COLOUR)

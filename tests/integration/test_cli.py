@@ -1,0 +1,90 @@
+"""The command line as a user meets it: another process, its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "singleshot"]
+
+
+def singleshot(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *args], cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize("args", [["--help"], ["quickstart", "--help"]])
+def test_help_has_an_example_and_succeeds(args: list[str], tmp_path: Path) -> None:
+    shown = singleshot(*args, cwd=tmp_path)
+    assert shown.returncode == 0
+    assert "singleshot quickstart" in shown.stdout
+
+
+def test_version(tmp_path: Path) -> None:
+    assert singleshot("--version", cwd=tmp_path).stdout.startswith("singleshot 0.")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["quickstart", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["quickstart", "--jobs", "-1"], "--jobs must be at least 1"),
+        (["quickstart", "--output", "occupied"], "occupied"),
+        (["quickstart", "--seeds", "many"], "many"),
+        (["quickstart", "--seed", "3"], "--seeds"),
+        (["quickstrat"], "quickstart"),
+        ([], "quickstart"),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_code_2(args: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "occupied").write_text("a file where a folder should be")
+    refused = singleshot(*args, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_quickstart_is_interrupted_continued_and_restarted(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "quickstart", "--seeds", "2"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    results = tmp_path / "quickstart" / "results.json"
+    deadline = time.monotonic() + 120
+    while not results.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does, to every process of the terminal
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "interrupted; the same command continues" in errors
+    assert "Traceback" not in errors
+    kept = json.loads(results.read_text())["runs"]
+    assert 0 < len(kept) < 12
+
+    continued = singleshot("quickstart", "--seeds", "2", cwd=tmp_path)
+    assert continued.returncode == 0, continued.stderr
+    assert f"{len(kept)} of 12 runs were finished before" in continued.stderr
+    assert "mean ± standard error over 2 seeds" in continued.stdout
+    assert (tmp_path / "quickstart" / "reliability.png").stat().st_size > 10_000
+    runs = json.loads(results.read_text())["runs"]
+    assert len(runs) == 12
+    assert all(run in runs for run in kept)
+
+    as_json = singleshot("quickstart", "--seeds", "2", "--json", cwd=tmp_path)
+    numbers = json.loads(as_json.stdout)
+    assert len(numbers) == 6
+    for method in numbers.values():
+        assert method["metrics"]["ece"]["seeds"] == 2
+        assert 0 < method["metrics"]["ece"]["mean"] < 1
+        assert method["pooled"]["count"] == 2 * 899
+
+    results.write_text("{")
+    refused = singleshot("quickstart", "--seeds", "2", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--restart" in refused.stderr

@@ -1,0 +1,165 @@
+"""Gradients, dtypes, autocast, compilation and bad input, for every loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import singleshot as ss
+from singleshot.uncertainty import VARIANCE_KINDS
+
+Loss = Callable[..., Tensor]
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": ss.cross_entropy_loss,
+    "label_smoothing": lambda z, y, **kw: ss.label_smoothing_loss(z, y, epsilon=0.1, **kw),
+    "ci": lambda z, y, **kw: ss.ci_loss(z, y, beta=0.1, **kw),
+    "entropy_ci": lambda z, y, **kw: ss.entropy_ci_loss(z, y, gamma=0.1, **kw),
+    "vwci": ss.vwci_loss,
+    "vwci_differentiated": lambda z, y, **kw: ss.vwci_loss(z, y, differentiate_alpha=True, **kw),
+}
+every_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+
+
+def batch(passes: int = 3, examples: int = 4, classes: int = 5, scale: float = 2.0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(passes, examples, classes, dtype=torch.float64, generator=generator) * scale
+    return logits, torch.randint(0, classes, (examples,), generator=generator)
+
+
+@pytest.mark.parametrize("kind", sorted(VARIANCE_KINDS))
+def test_vwci_with_its_alpha_passes_gradcheck(kind: str) -> None:
+    logits, labels = batch()
+    logits.requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda z: ss.vwci_loss(z, labels, variance=kind, differentiate_alpha=True, reduction="none"), logits
+    )
+
+
+@pytest.mark.parametrize("kind", sorted(VARIANCE_KINDS))
+def test_vwci_with_a_fixed_alpha_passes_gradcheck(kind: str) -> None:
+    logits, labels = batch()
+    fixed = ss.normalized_variance(logits, kind=kind)
+    logits.requires_grad_()
+
+    def with_fixed_alpha(z: Tensor) -> Tensor:
+        return ss.vwci_loss(z, labels, variance=lambda _: fixed)
+
+    assert torch.autograd.gradcheck(with_fixed_alpha, logits)
+    detached = torch.autograd.grad(ss.vwci_loss(logits, labels, variance=kind), logits)[0]
+    torch.testing.assert_close(detached, torch.autograd.grad(with_fixed_alpha(logits), logits)[0], rtol=0, atol=1e-14)
+
+
+@every_loss
+def test_gradcheck_with_weights_and_ignored_labels(loss: Loss) -> None:
+    logits, labels = batch()
+    labels[1] = -100
+    weight = torch.tensor([0.2, 1.0, 3.0, 0.5, 1.5], dtype=torch.float64)
+    alpha = ss.normalized_variance(logits)
+    logits.requires_grad_()
+    if loss is ss.vwci_loss:  # finite differences would see α move; hold it
+
+        def loss(z: Tensor, y: Tensor, **kw: Tensor) -> Tensor:
+            return ss.vwci_loss(z, y, variance=lambda _: alpha, weight=kw["weight"])
+
+    assert torch.autograd.gradcheck(lambda z: loss(z, labels, weight=weight), logits)
+
+
+@every_loss
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.float64, 1e200), (torch.float32, 1e30), (torch.float16, 3e4)])
+def test_huge_logits_stay_finite(loss: Loss, dtype: torch.dtype, scale: float) -> None:
+    logits, labels = batch()
+    huge = (logits.sign() * scale).to(dtype).requires_grad_()
+    value = loss(huge, labels)
+    (gradient,) = torch.autograd.grad(value, huge)
+    assert bool(torch.isfinite(value))
+    assert bool(torch.isfinite(gradient).all())
+
+
+@every_loss
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_worked_on_as_float32(loss: Loss, dtype: torch.dtype) -> None:
+    logits, labels = batch()
+    half = logits.to(dtype)
+    assert loss(half, labels).dtype == torch.float32
+    torch.testing.assert_close(loss(half, labels), loss(half.float(), labels), rtol=0, atol=0)
+
+
+@every_loss
+def test_autocast_trains(loss: Loss) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 5)
+    labels = torch.randint(0, 5, (6,))
+    inputs = torch.randn(3, 6, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = loss(layer(inputs), labels)
+    value.backward()  # type: ignore[no-untyped-call]
+    assert value.dtype == torch.float32
+    assert layer.weight.grad is not None
+    assert bool(torch.isfinite(layer.weight.grad).all())
+    assert float(layer.weight.grad.abs().sum()) > 0
+
+
+@every_loss
+def test_compiles_into_one_graph(loss: Loss) -> None:
+    logits, labels = batch()
+    logits.requires_grad_()
+    torch.compiler.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    value = compiled(logits, labels)
+    torch.testing.assert_close(value, loss(logits, labels))
+    torch.testing.assert_close(
+        torch.autograd.grad(value, logits)[0], torch.autograd.grad(loss(logits, labels), logits)[0]
+    )
+
+
+@every_loss
+def test_one_class_and_one_example(loss: Loss) -> None:
+    assert float(loss(torch.randn(2, 3, 1), torch.zeros(3, dtype=torch.int64))) == pytest.approx(0, abs=1e-6)
+    logits, labels = batch(examples=1)
+    assert bool(torch.isfinite(loss(logits, labels)))
+
+
+@every_loss
+@pytest.mark.parametrize(
+    ("logits", "labels", "message"),
+    [
+        (torch.zeros(2, 3, 4), torch.zeros(2, dtype=torch.int64), r"labels must have shape \(3,\).*got \(2,\)"),
+        (torch.zeros(2, 3, 4), torch.zeros(3), "integer class indices, got torch.float32"),
+        (torch.zeros(2, 3, 4), torch.tensor([0, 1, 4]), r"\[0, 4\).*labels\[2\] is 4"),
+        (torch.zeros(2, 3, 4), torch.tensor([0, -1, 1]), r"labels\[1\] is -1"),
+        (torch.zeros(4), torch.tensor([0]), r"\(T, B, C\)"),
+        (torch.zeros(2, 3, 4, dtype=torch.int64), torch.tensor([0, 1, 2]), "floating point"),
+    ],
+)
+def test_bad_input_is_named(loss: Loss, logits: Tensor, labels: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        loss(logits, labels)
+
+
+@every_loss
+def test_bad_options_are_named(loss: Loss) -> None:
+    logits, labels = batch()
+    with pytest.raises(ValueError, match=r"weight must have shape \(5,\)"):
+        loss(logits, labels, weight=torch.ones(4))
+    with pytest.raises(ValueError, match="reduction='average' is unknown; choose one of none, mean, sum"):
+        loss(logits, labels, reduction="average")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ss.LabelSmoothingLoss(epsilon=1.5), r"epsilon must lie in \[0, 1\], got 1.5"),
+        (lambda: ss.CILoss(beta=-1), "beta must be a finite number of at least 0, got -1"),
+        (lambda: ss.EntropyCILoss(gamma=float("nan")), "gamma must be a finite number"),
+        (lambda: ss.VWCILoss(variance="none"), "no reading of the variance"),
+        (lambda: ss.VWCILoss(reduction="average"), "reduction='average'"),
+        (lambda: ss.vwci_loss(torch.zeros(3, 4), torch.zeros(3, dtype=torch.int64)), "disagreement of several passes"),
+    ],
+)
+def test_options_are_checked_when_given(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,159 @@
+"""Every loss against the float64 oracle, and against torch where torch has the same loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import oracle
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import singleshot as ss
+from singleshot.uncertainty import VARIANCE_KINDS
+
+SHAPES = [(5, 4, 3), (1, 6, 10), (3, 1, 2), (2, 7, 100)]
+
+
+def batch(shape: tuple[int, ...], seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(shape, dtype=torch.float64, generator=generator) * 3
+    return logits, torch.randint(0, shape[-1], shape[-2:-1], generator=generator)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_one_pass_losses_equal_the_oracle(shape: tuple[int, ...]) -> None:
+    logits, labels = batch(shape)
+    array, classes = logits.numpy(), shape[-1]
+    truth, uniform = oracle.ground_truth(array, labels.numpy()), oracle.uniform(array)
+    entropy = oracle.entropy(oracle.softmax(array)).mean(0)
+    expected = {
+        ss.cross_entropy_loss: ({}, truth),
+        ss.label_smoothing_loss: ({"epsilon": 0.3}, 0.7 * truth + 0.3 * uniform),
+        ss.ci_loss: ({"beta": 0.1}, truth + 0.1 * (uniform - np.log(classes))),
+        ss.entropy_ci_loss: ({"gamma": 0.2}, truth - 0.2 * entropy),
+    }
+    for loss, (options, values) in expected.items():
+        assert_reductions(lambda **kw: loss(logits, labels, **options, **kw), values)  # noqa: B023
+        if shape[0] == 1:
+            assert_reductions(lambda **kw: loss(logits[0], labels, **options, **kw), values)  # noqa: B023
+
+
+@pytest.mark.parametrize("kind", sorted(VARIANCE_KINDS))
+@pytest.mark.parametrize("differentiate", [False, True])
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] > 1])
+def test_vwci_equals_the_oracle(kind: str, differentiate: bool, shape: tuple[int, ...]) -> None:
+    logits, labels = batch(shape)
+    array = logits.numpy()
+    alpha = oracle.alpha(array, kind)
+    values = (1 - alpha) * oracle.ground_truth(array, labels.numpy()) + alpha * oracle.uniform(array)
+    assert_reductions(
+        lambda **kw: ss.vwci_loss(logits, labels, variance=kind, differentiate_alpha=differentiate, **kw), values
+    )
+
+
+def assert_reductions(loss: Callable[..., Tensor], values: oracle.Array) -> None:
+    np.testing.assert_allclose(loss(reduction="none"), values, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(loss(reduction="sum"), values.sum(), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(loss(), values.mean(), rtol=0, atol=1e-10)
+
+
+def test_detached_vwci_is_label_smoothing_per_example() -> None:
+    logits, labels = batch((5, 8, 10))
+    logits.requires_grad_()
+    alpha = ss.normalized_variance(logits).detach()
+    target = (1 - alpha)[:, None] * F.one_hot(labels, 10) + alpha[:, None] / 10
+    rows, targets = logits.flatten(0, 1), target.repeat(5, 1)
+    reference = F.cross_entropy(rows, targets)
+    ours = ss.vwci_loss(logits, labels)
+    torch.testing.assert_close(ours, reference, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        torch.autograd.grad(ours, logits)[0], torch.autograd.grad(reference, logits)[0], rtol=0, atol=1e-12
+    )
+    each = torch.stack(
+        [ss.label_smoothing_loss(logits[:, [i]], labels[[i]], epsilon=float(alpha[i])) for i in range(8)]
+    )
+    torch.testing.assert_close(ss.vwci_loss(logits, labels, reduction="none"), each, rtol=0, atol=1e-12)
+
+
+def test_vwci_of_agreeing_passes_is_cross_entropy() -> None:
+    logits, labels = batch((1, 8, 10))
+    torch.testing.assert_close(ss.vwci_loss(logits.expand(5, 8, 10), labels), F.cross_entropy(logits[0], labels))
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.1, 1e-2, 1e-3, 1e-4])
+def test_ci_is_scaled_label_smoothing_up_to_a_constant(beta: float) -> None:
+    constants = []
+    for seed in range(3):
+        logits, labels = batch((6, 10), seed)
+        logits.requires_grad_()
+        ci = ss.ci_loss(logits, labels, beta=beta)
+        smoothing = (1 + beta) * ss.label_smoothing_loss(logits, labels, epsilon=beta / (1 + beta))
+        constants.append((smoothing - ci).item())
+        torch.testing.assert_close(
+            torch.autograd.grad(ci, logits)[0], torch.autograd.grad(smoothing, logits)[0], rtol=0, atol=1e-12
+        )
+    np.testing.assert_allclose(constants, beta * np.log(10), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
+def test_weights_and_ignored_labels_mean_what_they_mean_in_torch(reduction: str, epsilon: float) -> None:
+    logits, labels = batch((12, 5))
+    labels[[2, 7]] = -100
+    weight = torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.1
+    options = {"weight": weight, "reduction": reduction}
+    reference = F.cross_entropy(logits, labels, label_smoothing=epsilon, **options)  # type: ignore[arg-type]
+    torch.testing.assert_close(ss.label_smoothing_loss(logits, labels, epsilon=epsilon, **options), reference)  # type: ignore[arg-type]
+    if epsilon == 0:
+        torch.testing.assert_close(ss.cross_entropy_loss(logits, labels, **options), reference)  # type: ignore[arg-type]
+        torch.testing.assert_close(ss.vwci_loss(logits.expand(3, 12, 5), labels, **options), reference)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["ci", "entropy_ci", "vwci"])
+def test_ignored_examples_change_nothing(name: str) -> None:
+    logits, labels = batch((3, 8, 5))
+    loss: Callable[..., Tensor] = {
+        "ci": lambda z, y, **kw: ss.ci_loss(z, y, beta=0.5, **kw),
+        "entropy_ci": lambda z, y, **kw: ss.entropy_ci_loss(z, y, gamma=0.5, **kw),
+        "vwci": ss.vwci_loss,
+    }[name]
+    weight = torch.arange(1, 6, dtype=torch.float64)
+    counted = torch.tensor([0, 1, 3, 4, 6, 7])
+    masked = labels.clone()
+    masked[[2, 5]] = 9
+    torch.testing.assert_close(
+        loss(logits, masked, weight=weight, ignore_index=9), loss(logits[:, counted], labels[counted], weight=weight)
+    )
+    assert loss(logits, masked, ignore_index=9, reduction="none")[[2, 5]].tolist() == [0.0, 0.0]
+
+
+def test_weighted_ci_weighs_each_class_term() -> None:
+    logits, labels = batch((4, 3))
+    weight = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    log_probs = np.log(oracle.softmax(logits.numpy()))
+    rows = np.arange(4)
+    truth = -weight.numpy()[labels] * log_probs[rows, labels]
+    divergence = (weight.numpy() / 3 * (np.log(1 / 3) - log_probs)).sum(-1)
+    np.testing.assert_allclose(
+        ss.ci_loss(logits, labels, beta=0.7, weight=weight), (truth + 0.7 * divergence).sum() / weight[labels].sum()
+    )
+
+
+def test_modules_equal_their_functions_and_show_their_options() -> None:
+    logits, labels = batch((3, 6, 4))
+    weight = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+    pairs = [
+        (ss.CrossEntropyLoss(weight=weight), ss.cross_entropy_loss, {}),
+        (ss.LabelSmoothingLoss(epsilon=0.2, weight=weight), ss.label_smoothing_loss, {"epsilon": 0.2}),
+        (ss.CILoss(beta=0.3, weight=weight), ss.ci_loss, {"beta": 0.3}),
+        (ss.EntropyCILoss(gamma=0.4, weight=weight), ss.entropy_ci_loss, {"gamma": 0.4}),
+        (ss.VWCILoss(variance="hellinger", weight=weight), ss.vwci_loss, {"variance": "hellinger"}),
+    ]
+    for module, function, options in pairs:
+        assert float(module(logits, labels)) == float(function(logits, labels, weight=weight, **options))  # type: ignore[operator]
+        for name, value in options.items():
+            assert f"{name}={value!r}" in repr(module)
+        assert "weight" in module.state_dict()

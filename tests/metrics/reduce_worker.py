@@ -1,0 +1,35 @@
+"""One of several real processes: read a share of the predictions, reduce across all, save what came out.
+
+    python reduce_worker.py RANK WORLD_SIZE FOLDER FIRST LAST
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import singleshot as ss
+
+
+def main(rank: int, world_size: int, folder: Path, first: int, last: int) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world_size)
+    predictions = torch.load(folder / "predictions.pt", weights_only=True)
+    mine = ss.Calibration(classwise=True)
+    if first < last:
+        mine.update(logits=predictions["logits"][first:last], labels=predictions["labels"][first:last])
+    before = mine.to_json()
+    mine.all_reduce().save(folder / f"rank{rank}.json")
+    mine.all_reduce().save(folder / f"again{rank}.json")
+    if mine.to_json() != before:
+        sys.exit("all_reduce changed the state it was called on")
+    try:
+        ss.Calibration(bins=10 + rank).all_reduce()
+    except ValueError as error:
+        (folder / f"refused{rank}").write_text(str(error))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import singleshot as ss
+from singleshot.metrics import calibration as calibration_module
+
+METRICS = ("accuracy", "mean_confidence", "ece", "mce", "rmsce", "overconfidence", "underconfidence", "nll", "brier")
+
+
+def predictions(
+    examples: int, classes: int, *, scale: float = 3.0, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(examples, classes, dtype=torch.float64, generator=generator) * scale
+    return logits.to(dtype), torch.randint(0, classes, (examples,), generator=generator)
+
+
+def measure(bins: int = 20, classwise: bool = False, **batch: Any) -> ss.CalibrationResult:
+    calibration = ss.Calibration(bins=bins, classwise=classwise)
+    calibration.update(**batch)
+    return calibration.compute()
+
+
+@pytest.mark.parametrize("bins", [1, 10, 15, 20, 100])
+@pytest.mark.parametrize(("examples", "classes"), [(1, 2), (1, 1), (50, 3), (2000, 10), (300, 100)])
+@pytest.mark.parametrize("scale", [0.0, 0.5, 3.0, 50.0])
+def test_every_metric_equals_the_oracle(bins: int, examples: int, classes: int, scale: float) -> None:
+    logits, labels = predictions(examples, classes, scale=scale)
+    probs = oracle.softmax(logits.numpy())
+    expected = oracle.calibration(probs, labels.numpy(), bins)
+    expected["nll"] = oracle.ground_truth(logits.numpy()[None], labels.numpy()).mean()
+    for result in (measure(bins, logits=logits, labels=labels), measure(bins, probs=probs, labels=labels)):
+        assert result.count == examples
+        for name in METRICS:
+            assert getattr(result, name) == pytest.approx(expected[name], rel=1e-10, abs=1e-10), name
+        assert result.bins.count.tolist() == expected["bin_count"].tolist()
+        np.testing.assert_allclose(result.bins.accuracy, expected["bin_accuracy"], rtol=0, atol=1e-10)
+        np.testing.assert_allclose(result.bins.confidence, expected["bin_confidence"], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 7])
+def test_classwise_ece_equals_the_oracle(classes: int) -> None:
+    logits, labels = predictions(400, classes)
+    probs = oracle.softmax(logits.numpy())
+    expected = oracle.classwise_ece(probs, labels.numpy(), 15)
+    assert measure(15, True, logits=logits, labels=labels).classwise_ece == pytest.approx(expected, abs=1e-10)
+    assert measure(15, True, probs=probs, labels=labels).classwise_ece == pytest.approx(expected, abs=1e-10)
+    assert measure(15, logits=logits, labels=labels).classwise_ece is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_confidence_zero_one_and_edges_fall_where_they_belong(dtype: torch.dtype) -> None:
+    """Bins are (lo, hi]: an edge belongs to the bin below it, in every dtype."""
+    edges = torch.arange(1, 20, dtype=torch.float64) / 20
+    top = torch.cat([edges[edges >= 0.5], torch.ones(1)]).to(dtype)
+    for confidence in top:
+        probs = torch.stack([confidence, 1 - confidence]).unsqueeze(0)
+        result = measure(probs=probs, labels=torch.tensor([0]))
+        wanted = round(float(confidence) * 20) - 1
+        assert int(result.bins.count.argmax()) == wanted, float(confidence)
+        assert int(result.bins.count.sum()) == 1
+
+
+def test_low_confidences_reach_the_low_bins() -> None:
+    probs = np.full((1, 100), 0.01)
+    assert int(measure(probs=probs, labels=np.array([3])).bins.count[0]) == 1
+    just_above = np.full((1, 20), 0.05)
+    just_above[0, :2] = [np.nextafter(0.05, 1), 0.05 - 1e-15]
+    assert int(measure(probs=just_above, labels=np.array([3])).bins.count[1]) == 1
+
+
+def test_confidence_exactly_one_counts_in_the_last_bin() -> None:
+    """The case in which a phantom bin beyond 1.0 gives 0.525 instead of 0.475."""
+    probs = torch.tensor([[1.0, 0.0], [0.95, 0.05]])
+    result = measure(10, probs=probs, labels=torch.tensor([1, 0]))
+    assert result.bins.count.tolist() == [0] * 9 + [2]
+    assert result.ece == pytest.approx(0.475, abs=1e-6)
+
+
+def test_logits_inside_the_unit_interval_are_logits() -> None:
+    logits = torch.rand(200, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    labels = logits.argmax(1)
+    expected = oracle.calibration(oracle.softmax(logits.numpy()), labels.numpy(), 20)["ece"]
+    assert measure(logits=logits, labels=labels).ece == pytest.approx(expected, abs=1e-12)
+
+
+def test_all_right_all_wrong_and_empty_bins() -> None:
+    logits = torch.tensor([[2.0, 0.0], [3.0, 0.0]])
+    right = measure(logits=logits, labels=torch.tensor([0, 0]))
+    wrong = measure(logits=logits, labels=torch.tensor([1, 1]))
+    assert (right.accuracy, wrong.accuracy) == (1.0, 0.0)
+    assert right.overconfidence == 0
+    assert wrong.underconfidence == 0
+    assert right.ece == pytest.approx(1 - right.mean_confidence)
+    assert wrong.ece == pytest.approx(wrong.mean_confidence)
+    empty = right.bins.count == 0
+    assert int(empty.sum()) == 18
+    assert bool(right.bins.accuracy[empty].isnan().all())
+    assert bool(right.bins.confidence[empty].isnan().all())
+
+
+def test_a_tie_predicts_the_first_class() -> None:
+    tied = torch.zeros(2, 3)
+    assert measure(logits=tied, labels=torch.tensor([0, 1])).accuracy == 0.5
+    assert measure(probs=tied + 1 / 3, labels=torch.tensor([0, 2])).accuracy == 0.5
+    nearly = torch.tensor([[1.0, 1.0 - 1e-9]], dtype=torch.float64)  # exp() cannot tell these apart in float32
+    assert measure(logits=nearly, labels=torch.tensor([1])).accuracy == 0
+    assert measure(logits=nearly, labels=torch.tensor([0])).accuracy == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_confident_rows_keep_their_digits(dtype: torch.dtype) -> None:
+    result = measure(logits=torch.tensor([[30.0, 0.0, 0.0]], dtype=dtype), labels=torch.tensor([0]))
+    tail = 2 * np.exp(-30.0)
+    assert result.nll == pytest.approx(np.log1p(tail), rel=1e-5)
+    share = np.exp(-30.0) / (1 + tail)
+    assert result.brier == pytest.approx(2 * share**2 + (2 * share) ** 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_low_precision_stays_close_to_float64(dtype: torch.dtype) -> None:
+    logits, labels = predictions(3000, 10, dtype=dtype)
+    exact = measure(logits=logits.double(), labels=labels)
+    rough = measure(logits=logits, labels=labels)
+    assert rough.accuracy == exact.accuracy
+    for name in ("nll", "brier", "mean_confidence"):
+        assert getattr(rough, name) == pytest.approx(getattr(exact, name), rel=1e-6)
+
+
+def test_huge_and_masked_logits() -> None:
+    huge = measure(logits=torch.tensor([[1e30, -1e30], [6e4, 0.0]]), labels=torch.tensor([0, 0]))
+    assert (huge.accuracy, huge.nll, huge.ece) == (1.0, 0.0, 0.0)
+    masked = measure(logits=torch.tensor([[1.0, float("-inf"), 1.0]]), labels=torch.tensor([0]))
+    assert masked.nll == pytest.approx(np.log(2))
+    impossible = measure(probs=torch.tensor([[1.0, 0.0]]), labels=torch.tensor([1]))
+    assert impossible.nll == float("inf")
+    assert impossible.to_dict()["nll"] is None
+
+
+def test_integer_labels_numpy_arrays_and_read_only_views() -> None:
+    logits, labels = predictions(40, 4, dtype=torch.float32)
+    array, small = logits.numpy().copy(), labels.numpy().astype(np.uint8)
+    array.setflags(write=False)
+    assert measure(logits=array, labels=small).metrics() == measure(logits=logits, labels=labels).metrics()
+
+
+def test_update_leaves_its_input_alone() -> None:
+    logits, labels = predictions(40, 4)
+    logits.requires_grad_()
+    before = logits.detach().clone()
+    measure(classwise=True, logits=logits, labels=labels)
+    measure(classwise=True, probs=before.softmax(1), labels=labels)
+    assert torch.equal(logits, before)
+
+
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, labels = predictions(500, 7, dtype=torch.float32)
+    whole = measure(classwise=True, logits=logits, labels=labels)
+    monkeypatch.setattr(calibration_module, "CHUNK_ELEMENTS", 64)
+    chunked = measure(classwise=True, logits=logits, labels=labels)
+    for name, value in whole.metrics().items():
+        assert chunked.metrics()[name] == pytest.approx(value, rel=1e-12, abs=1e-15)
+    assert torch.equal(whole.bins.count, chunked.bins.count)
+
+
+@given(
+    st.integers(1, 200),
+    st.integers(1, 12),
+    st.lists(st.integers(0, 200), max_size=6),
+    st.booleans(),
+    st.sampled_from([torch.float64, torch.float32, torch.float16]),
+    st.integers(0, 2**32 - 1),
+)
+@settings(deadline=None, max_examples=150)
+def test_merging_any_split_equals_the_whole(
+    examples: int, classes: int, cuts: list[int], as_probs: bool, dtype: torch.dtype, seed: int
+) -> None:
+    logits, labels = predictions(examples, classes, seed=seed, dtype=dtype)
+    scores, name = (logits.double().softmax(1).to(dtype), "probs") if as_probs else (logits, "logits")
+    whole = measure(classwise=True, **{name: scores, "labels": labels})
+    total = ss.Calibration(classwise=True)
+    bounds = sorted({0, examples, *(cut for cut in cuts if cut < examples)})
+    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+        part = ss.Calibration(classwise=True)
+        part.update(**{name: scores[first:last], "labels": labels[first:last]})  # type: ignore[arg-type]
+        total.merge(part)
+    merged = total.compute()
+    assert torch.equal(merged.bins.count, whole.bins.count)
+    for metric, value in whole.metrics().items():
+        assert merged.metrics()[metric] == pytest.approx(value, rel=1e-12, abs=1e-12), metric
+
+
+@given(st.integers(2, 60), st.integers(2, 8), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_order_of_examples_and_classes_does_not_matter(examples: int, classes: int, seed: int) -> None:
+    logits, labels = predictions(examples, classes, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    rows, columns = torch.randperm(examples, generator=generator), torch.randperm(classes, generator=generator)
+    shuffled = measure(logits=logits[rows][:, columns], labels=columns.argsort()[labels[rows]])
+    for name, value in measure(logits=logits, labels=labels).metrics().items():
+        assert shuffled.metrics()[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
+
+
+@given(st.integers(1, 100), st.integers(1, 6), st.integers(1, 30), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_relations_between_the_metrics(examples: int, classes: int, bins: int, seed: int) -> None:
+    logits, labels = predictions(examples, classes, seed=seed)
+    result = measure(bins, logits=logits, labels=labels)
+    assert 0 <= result.ece <= result.rmsce + 1e-12 <= result.mce + 2e-12 <= 1 + 3e-12
+    assert result.overconfidence + result.underconfidence == pytest.approx(result.ece, abs=1e-12)
+    gap = result.mean_confidence - result.accuracy
+    assert result.overconfidence - result.underconfidence == pytest.approx(gap, abs=1e-12)
+    assert 0 <= result.brier <= 2
+    assert result.nll >= 0
+
+
+@pytest.mark.parametrize("bins", [1, 20, 50])
+def test_coverage_equals_the_oracle_at_every_bin_edge(bins: int) -> None:
+    logits, labels = predictions(1000, 5, scale=1.5)
+    labels[::2] = logits[::2].argmax(1)
+    probs = oracle.softmax(logits.numpy())
+    result = measure(bins, logits=logits, labels=labels)
+    correct = probs.argmax(1) == labels.numpy()
+    expected = [oracle.coverage(probs.max(1), correct, b / bins, bins) for b in range(bins)]
+    np.testing.assert_allclose(result.bins.coverage(), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"labels": torch.tensor([0])}, "either logits= or probs="),
+        ({"logits": torch.zeros(1, 2), "probs": torch.ones(1, 2) / 2, "labels": torch.tensor([0])}, "either logits="),
+        ({"logits": torch.zeros(2), "labels": torch.tensor([0, 1])}, r"logits must have shape \(N, C\).*got \(2,\)"),
+        ({"logits": torch.zeros(2, 3), "labels": torch.tensor([0])}, r"labels must have shape \(2,\).*got \(1,\)"),
+        ({"logits": torch.zeros(2, 3), "labels": torch.zeros(2)}, "integer class indices, got torch.float32"),
+        ({"logits": torch.zeros(2, 3), "labels": torch.tensor([0, 3])}, r"\[0, 3\).*labels\[1\] is 3"),
+        ({"logits": torch.zeros(2, 3), "labels": torch.tensor([-1, 0])}, r"labels\[0\] is -1"),
+        ({"logits": torch.zeros(2, 3).int(), "labels": torch.tensor([0, 0])}, "floating point"),
+        ({"logits": torch.tensor([[0.0, 1.0], [0.0, float("nan")]]), "labels": torch.tensor([0, 0])}, "row 1 is"),
+        ({"logits": torch.tensor([[0.0, float("inf")]]), "labels": torch.tensor([0])}, "row 0 is"),
+        ({"probs": torch.tensor([[0.5, 0.5], [2.0, 3.0]]), "labels": torch.tensor([0, 0])}, "row 1 is .* sums to 5"),
+        ({"probs": torch.tensor([[1.5, -0.5]]), "labels": torch.tensor([0])}, "non-negative"),
+        ({"probs": torch.tensor([[float("nan"), 0.5]]), "labels": torch.tensor([0])}, "row 0 is"),
+    ],
+)
+def test_bad_input_is_named_and_leaves_the_state_alone(batch: dict[str, Tensor], message: str) -> None:
+    calibration = ss.Calibration()
+    calibration.update(logits=torch.zeros(3, 2), labels=torch.tensor([0, 1, 0]))
+    before = calibration.to_json()
+    with pytest.raises(ValueError, match=message):
+        calibration.update(**batch)  # type: ignore[arg-type]
+    assert calibration.to_json() == before
+
+
+def test_a_bad_row_in_a_late_chunk_leaves_the_state_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration_module, "CHUNK_ELEMENTS", 8)
+    logits, labels = predictions(20, 4)
+    logits[17, 2] = float("nan")
+    calibration = ss.Calibration()
+    with pytest.raises(ValueError, match="row 17"):
+        calibration.update(logits=logits, labels=labels)
+    assert calibration.to_json() == ss.Calibration().to_json()
+
+
+def test_nothing_to_compute() -> None:
+    calibration = ss.Calibration()
+    calibration.update(logits=torch.zeros(0, 3), labels=torch.zeros(0, dtype=torch.int64))
+    with pytest.raises(ValueError, match="at least one example"):
+        calibration.compute()
+    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
+        ss.Calibration(bins=0)

@@ -1,0 +1,123 @@
+"""States add up: across objects, files and processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import singleshot as ss
+
+
+def predictions(examples: int = 101, classes: int = 6) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(examples, classes, dtype=torch.float64, generator=generator) * 3
+    return logits, torch.randint(0, classes, (examples,), generator=generator)
+
+
+def calibration_of(logits: Tensor, labels: Tensor, classwise: bool = True) -> ss.Calibration:
+    calibration = ss.Calibration(classwise=classwise)
+    calibration.update(logits=logits, labels=labels)
+    return calibration
+
+
+@pytest.mark.parametrize("classwise", [False, True])
+def test_json_round_trip_is_exact(classwise: bool, tmp_path: Path) -> None:
+    calibration = calibration_of(*predictions(), classwise=classwise)
+    calibration.update(probs=torch.eye(6)[:1], labels=torch.tensor([1]))  # an infinite NLL survives too
+    calibration.save(tmp_path / "deep" / "state.json")
+    loaded = ss.Calibration.load(tmp_path / "deep" / "state.json")
+    assert loaded.to_json() == calibration.to_json()
+    assert loaded.compute().metrics() == calibration.compute().metrics()
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["state.json"]
+    json.loads(calibration.to_json(), parse_constant=pytest.fail)  # no NaN or Infinity, which are not JSON
+
+
+def test_a_loaded_state_goes_on() -> None:
+    logits, labels = predictions()
+    resumed = ss.Calibration.from_json(calibration_of(logits[:50], labels[:50]).to_json())
+    resumed.update(logits=logits[50:], labels=labels[50:])
+    whole = calibration_of(logits, labels).compute().metrics()
+    for name, value in resumed.compute().metrics().items():
+        assert value == pytest.approx(whole[name], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "not JSON"),
+        (lambda text: "[]", "not a saved Calibration"),
+        (lambda text: text.replace("singleshot.calibration", "other"), "not a saved Calibration"),
+        (lambda text: text.replace('"version": 1', '"version": 99'), "version 99"),
+        (lambda text: text.replace('"count": [0, ', '"count": [', 1), "damaged"),
+        (lambda text: text.replace('"count": [0, ', '"count": [-1, ', 1), "0 or more"),
+        (lambda text: text.replace('"bins": 20', '"bins": 1000000000000000'), "damaged"),
+        (lambda text: text.replace('"nll"', '"lln"'), "damaged"),
+        (lambda text: text.replace('"bins": 20', '"buns": 20'), "damaged"),
+        (lambda text: text.replace('"count": [0, ', '"count": ["x", ', 1), "damaged"),
+    ],
+)
+def test_a_damaged_file_is_named(damage: object, message: str, tmp_path: Path) -> None:
+    assert callable(damage)
+    text = calibration_of(*predictions()).to_json()
+    damaged = damage(text)
+    assert damaged != text
+    path = tmp_path / "broken.json"
+    path.write_text(damaged)
+    with pytest.raises(ValueError, match=rf"broken\.json: .*{message}"):
+        ss.Calibration.load(path)
+
+
+def test_what_does_not_fit_does_not_merge() -> None:
+    with pytest.raises(ValueError, match="different sizes do not merge"):
+        ss.Calibration(bins=10).merge(ss.Calibration(bins=20))
+    with pytest.raises(ValueError, match="different sizes do not merge"):
+        ss.Calibration(classwise=True).merge(ss.Calibration())
+    with pytest.raises(ValueError, match="different sizes do not merge"):
+        calibration_of(torch.zeros(2, 3), torch.tensor([0, 1])).merge(calibration_of(*predictions()))
+    with pytest.raises(ValueError, match="merges with another one, got VarianceHistogram"):
+        ss.Calibration().merge(ss.VarianceHistogram())
+
+
+def test_merging_leaves_the_other_alone_and_itself_doubles() -> None:
+    first, second = calibration_of(*predictions()), ss.Calibration(classwise=True)
+    before = first.to_json()
+    second.merge(first)
+    assert first.to_json() == before
+    assert second.to_json() == before
+    first.merge(second)
+    assert second.to_json() == before
+    assert first.compute().count == 2 * second.compute().count
+
+
+@pytest.mark.parametrize("shares", [[(0, 40), (40, 101)], [(0, 0), (0, 101)]])
+def test_two_processes_give_the_single_process_result(shares: list[tuple[int, int]], tmp_path: Path) -> None:
+    logits, labels = predictions()
+    torch.save({"logits": logits, "labels": labels}, tmp_path / "predictions.pt")
+    worker = str(Path(__file__).with_name("reduce_worker.py"))
+    commands = [
+        [sys.executable, worker, str(rank), "2", str(tmp_path), str(first), str(last)]
+        for rank, (first, last) in enumerate(shares)
+    ]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    whole = calibration_of(logits, labels).compute()
+    for name in ("rank0", "rank1", "again0", "again1"):
+        reduced = ss.Calibration.load(tmp_path / f"{name}.json").compute()
+        assert torch.equal(reduced.bins.count, whole.bins.count)
+        for metric, value in whole.metrics().items():
+            assert reduced.metrics()[metric] == pytest.approx(value, rel=1e-12), metric
+    for rank in range(2):
+        assert "different sizes" in (tmp_path / f"refused{rank}").read_text()
+
+
+def test_all_reduce_without_processes_says_what_is_missing() -> None:
+    with pytest.raises(ValueError, match="init_process_group"):
+        ss.Calibration().all_reduce()

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from singleshot.files import write_atomically, write_text
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+    target = tmp_path / "folder" / "file.json"
+    write_text(target, "old")
+
+    def fail_half_way(path: Path) -> None:
+        path.write_text("ne")
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError, match="disk is full"):
+        write_atomically(target, fail_half_way)
+    assert target.read_text() == "old"
+    assert list(target.parent.iterdir()) == [target]
+    write_text(target, "neu: äöü")
+    assert target.read_text(encoding="utf-8") == "neu: äöü"
