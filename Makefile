@@ -27,7 +27,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/metrics.py
 
-# Measures the quickstart anew and puts its table and picture into the README.
+# Puts the quickstart's table and picture into the README, from results/quickstart; measures what is not there yet.
 docs: $(VENV)/.base
 	$(BIN)/python docs/build.py
 

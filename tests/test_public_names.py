@@ -8,19 +8,23 @@ from pathlib import Path
 
 import singleshot as ss
 
+PUBLIC: list[str] = vars(ss)["__all__"]
+
 
 def test_every_public_name_loads_and_is_documented() -> None:
-    assert len(ss.__all__) > 15
-    for name in ss.__all__:
+    assert len(PUBLIC) > 15
+    for name in PUBLIC:
         assert getattr(ss, name).__doc__, name
-    assert set(ss.__all__) <= set(dir(ss))
+    assert set(PUBLIC) <= set(dir(ss))
 
 
 def test_importing_the_package_and_asking_for_help_load_nothing_slow() -> None:
     """Slow imports make slow commands; which modules are loaded can be asserted on any machine, a time cannot."""
     for code in ("import singleshot", "import singleshot.cli"):
         script = f"{code}\nimport sys\nprint(*sorted(sys.modules))"
-        loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+        loaded = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout.split()
         assert not {"torch", "numpy", "matplotlib", "sklearn"} & set(loaded)
 
 

@@ -21,7 +21,9 @@ def monte_carlo_kl(means: Tensor, mixture: Tensor, sigma: float, prior_std: floa
         scaled = (samples - centre) / std
         return -scaled.square().sum(-1) / 2 - dimensions * math.log(std * math.sqrt(2 * math.pi))
 
-    log_q = torch.logsumexp(torch.stack([m.log() + log_normal(c, sigma) for m, c in zip(mixture, means, strict=True)]), 0)
+    log_q = torch.logsumexp(
+        torch.stack([m.log() + log_normal(c, sigma) for m, c in zip(mixture, means, strict=True)]), 0
+    )
     ratio = log_q - log_normal(torch.zeros(dimensions, dtype=means.dtype), prior_std)
     return float(ratio.mean()), float(ratio.std() / math.sqrt(draws))
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import oracle
 import singleshot as ss
 from singleshot.uncertainty import VARIANCE_KINDS
 
@@ -70,7 +70,9 @@ def test_alpha_lies_in_the_unit_interval_and_ignores_order(
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_alpha_vanishes_where_the_passes_agree(kind: str, dtype: torch.dtype) -> None:
     agreeing = random_logits((1, 6, 10)).to(dtype).expand(5, 6, 10)
-    tolerance = 1e-6 if kind in ("mutual_information", "hellinger", "total_variation", "confident_disagreement") else 1e-12
+    tolerance = (
+        1e-6 if kind in ("mutual_information", "hellinger", "total_variation", "confident_disagreement") else 1e-12
+    )
     assert float(ss.normalized_variance(agreeing, kind=kind).max()) < tolerance
     assert float(ss.normalized_variance(agreeing[:1], kind=kind).max()) < tolerance  # a single pass
 

@@ -32,16 +32,16 @@ def mixture_kl(means: Tensor, mixture: Tensor, *, sigma: float, prior_std: float
     tensor(12.5000)
     """
     if means.ndim != 2 or mixture.shape != means.shape[:1]:
-        raise ValueError(
-            f"means must be (K, D) and mixture (K,) with the same K, got {tuple(means.shape)} and {tuple(mixture.shape)}"
-        )
+        raise ValueError(f"means must be (K, D) and mixture (K,), got {tuple(means.shape)} and {tuple(mixture.shape)}")
     if (mixture < 0).any() or not math.isclose(float(mixture.sum()), 1.0, rel_tol=1e-5):
         raise ValueError(f"mixture must be probabilities that sum to 1, got {mixture.tolist()}")
     if sigma <= 0 or prior_std <= 0:
         raise ValueError(f"sigma and prior_std must be above 0, got {sigma} and {prior_std}")
     ratio = (sigma / prior_std) ** 2
     distance = (mixture * means.square().sum(-1)).sum() / prior_std**2
-    return (distance + means.shape[1] * (ratio - 1 - math.log(ratio))) / 2 - torch.special.entr(mixture).sum()
+    spread = means.shape[1] * (ratio - 1 - math.log(ratio))
+    entropy: Tensor = torch.special.entr(mixture).sum()
+    return (distance + spread) / 2 - entropy
 
 
 def weight_decay_of_prior(survival: float, examples: int, prior_std: float = 1.0) -> float:

@@ -35,7 +35,7 @@ def test_version(tmp_path: Path) -> None:
     [
         (["quickstart", "--seeds", "0"], "--seeds must be at least 1, got 0"),
         (["quickstart", "--jobs", "-1"], "--jobs must be at least 1"),
-        (["quickstart", "--output", "occupied"], "occupied"),
+        (["quickstart", "--output", "occupied"], "--output occupied cannot be a folder"),
         (["quickstart", "--seeds", "many"], "many"),
         (["quickstart", "--seed", "3"], "--seeds"),
         (["quickstrat"], "quickstart"),
@@ -53,7 +53,11 @@ def test_mistakes_are_one_message_and_exit_code_2(args: list[str], message: str,
 
 def test_quickstart_is_interrupted_continued_and_restarted(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "quickstart", "--seeds", "2"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*COMMAND, "quickstart", "--seeds", "2"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     results = tmp_path / "quickstart" / "results.json"
     deadline = time.monotonic() + 120

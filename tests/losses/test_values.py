@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import oracle
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import oracle
 import singleshot as ss
 from singleshot.uncertainty import VARIANCE_KINDS
 
@@ -29,7 +29,7 @@ def test_one_pass_losses_equal_the_oracle(shape: tuple[int, ...]) -> None:
     array, classes = logits.numpy(), shape[-1]
     truth, uniform = oracle.ground_truth(array, labels.numpy()), oracle.uniform(array)
     entropy = oracle.entropy(oracle.softmax(array)).mean(0)
-    expected = {
+    expected: dict[Callable[..., Tensor], tuple[dict[str, float], oracle.Array]] = {
         ss.cross_entropy_loss: ({}, truth),
         ss.label_smoothing_loss: ({"epsilon": 0.3}, 0.7 * truth + 0.3 * uniform),
         ss.ci_loss: ({"beta": 0.1}, truth + 0.1 * (uniform - np.log(classes))),
@@ -115,11 +115,12 @@ def test_weights_and_ignored_labels_mean_what_they_mean_in_torch(reduction: str,
 @pytest.mark.parametrize("name", ["ci", "entropy_ci", "vwci"])
 def test_ignored_examples_change_nothing(name: str) -> None:
     logits, labels = batch((3, 8, 5))
-    loss: Callable[..., Tensor] = {
+    losses: dict[str, Callable[..., Tensor]] = {
         "ci": lambda z, y, **kw: ss.ci_loss(z, y, beta=0.5, **kw),
         "entropy_ci": lambda z, y, **kw: ss.entropy_ci_loss(z, y, gamma=0.5, **kw),
         "vwci": ss.vwci_loss,
-    }[name]
+    }
+    loss = losses[name]
     weight = torch.arange(1, 6, dtype=torch.float64)
     counted = torch.tensor([0, 1, 3, 4, 6, 7])
     masked = labels.clone()
@@ -145,7 +146,7 @@ def test_weighted_ci_weighs_each_class_term() -> None:
 def test_modules_equal_their_functions_and_show_their_options() -> None:
     logits, labels = batch((3, 6, 4))
     weight = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
-    pairs = [
+    pairs: list[tuple[torch.nn.Module, Callable[..., Tensor], dict[str, object]]] = [
         (ss.CrossEntropyLoss(weight=weight), ss.cross_entropy_loss, {}),
         (ss.LabelSmoothingLoss(epsilon=0.2, weight=weight), ss.label_smoothing_loss, {"epsilon": 0.2}),
         (ss.CILoss(beta=0.3, weight=weight), ss.ci_loss, {"beta": 0.3}),
@@ -153,7 +154,7 @@ def test_modules_equal_their_functions_and_show_their_options() -> None:
         (ss.VWCILoss(variance="hellinger", weight=weight), ss.vwci_loss, {"variance": "hellinger"}),
     ]
     for module, function, options in pairs:
-        assert float(module(logits, labels)) == float(function(logits, labels, weight=weight, **options))  # type: ignore[operator]
+        assert float(module(logits, labels)) == float(function(logits, labels, weight=weight, **options))
         for name, value in options.items():
             assert f"{name}={value!r}" in repr(module)
         assert "weight" in module.state_dict()

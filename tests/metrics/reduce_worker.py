@@ -1,6 +1,6 @@
 """One of several real processes: read a share of the predictions, reduce across all, save what came out.
 
-    python reduce_worker.py RANK WORLD_SIZE FOLDER FIRST LAST
+python reduce_worker.py RANK WORLD_SIZE FOLDER FIRST LAST
 """
 
 import sys

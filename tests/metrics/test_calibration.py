@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import oracle
 import singleshot as ss
 from singleshot.metrics import calibration as calibration_module
 
@@ -186,12 +187,13 @@ def test_merging_any_split_equals_the_whole(
 ) -> None:
     logits, labels = predictions(examples, classes, seed=seed, dtype=dtype)
     scores, name = (logits.double().softmax(1).to(dtype), "probs") if as_probs else (logits, "logits")
-    whole = measure(classwise=True, **{name: scores, "labels": labels})
+    batch: dict[str, Any] = {name: scores, "labels": labels}
+    whole = measure(classwise=True, **batch)
     total = ss.Calibration(classwise=True)
     bounds = sorted({0, examples, *(cut for cut in cuts if cut < examples)})
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in pairwise(bounds):
         part = ss.Calibration(classwise=True)
-        part.update(**{name: scores[first:last], "labels": labels[first:last]})  # type: ignore[arg-type]
+        part.update(**{key: values[first:last] for key, values in batch.items()})
         total.merge(part)
     merged = total.compute()
     assert torch.equal(merged.bins.count, whole.bins.count)
@@ -257,7 +259,7 @@ def test_bad_input_is_named_and_leaves_the_state_alone(batch: dict[str, Tensor],
     calibration.update(logits=torch.zeros(3, 2), labels=torch.tensor([0, 1, 0]))
     before = calibration.to_json()
     with pytest.raises(ValueError, match=message):
-        calibration.update(**batch)  # type: ignore[arg-type]
+        calibration.update(**batch)
     assert calibration.to_json() == before
 
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 import pytest
 import torch
 from torch import Tensor
 
+import oracle
 import singleshot as ss
 from singleshot.uncertainty import VARIANCE_KINDS
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 import pytest
 import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+import oracle
 import singleshot as ss
 
 

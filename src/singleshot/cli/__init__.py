@@ -16,7 +16,7 @@ from tyro.extras import SubcommandApp
 from singleshot.cli.quickstart import quickstart
 
 app = SubcommandApp()
-app.command(quickstart, help="Compare an overconfident net with calibrated ones, in a minute, with nothing to download.")
+app.command(help="Compare an overconfident net with calibrated ones, in a minute; nothing is downloaded.")(quickstart)
 
 
 def main(args: Sequence[str] | None = None) -> None:

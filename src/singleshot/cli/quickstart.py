@@ -44,6 +44,10 @@ def quickstart(
     from singleshot.experiments.quickstart import METHODS, Setting
     from singleshot.experiments.summary import summarize
 
+    try:
+        output.mkdir(parents=True, exist_ok=True)  # before the work: a result that cannot be kept is not made
+    except OSError as error:
+        raise ValueError(f"--output {output} cannot be a folder: {error.strerror}") from None
     results, figure = output / "results.json", output / "reliability.png"
     if restart:
         results.unlink(missing_ok=True)
@@ -71,7 +75,13 @@ def _train(store: RunStore, seeds: int, jobs: int) -> None:
     if done:
         rest = "; the rest follows" if done < total else ""
         console.print(f"{done} of {total} runs were finished before{rest}.")
-    columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[last]}"))
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[last]}"),
+    )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=total, completed=done, last="")
         finished = done

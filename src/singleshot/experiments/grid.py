@@ -12,6 +12,7 @@ from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
+from singleshot.experiments.environment import describe_environment
 from singleshot.experiments.quickstart import METHODS, Run, Setting, train_and_evaluate
 from singleshot.files import write_text
 
@@ -34,12 +35,8 @@ class RunStore:
             return store
         advice = "choose another --output, or --restart to do it all again"
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if content["format"] != FORMAT:
-                raise ValueError(f'its format is {content["format"]!r}')
-            found = Setting(**content["setting"])
-            runs = [Run.from_dict(entry) for entry in content["runs"]]
-        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+            found, runs = _parse(path.read_text(encoding="utf-8"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} holds no quickstart results that can be continued ({error}); {advice}") from None
         if found != setting:
             raise ValueError(f"{path} holds runs of another setting ({found}); {advice}")
@@ -51,6 +48,7 @@ class RunStore:
         self.runs[run.method, run.seed] = run
         content = {
             "format": FORMAT,
+            "environment": describe_environment(),
             "setting": asdict(self.setting),
             "runs": [self.runs[key].to_dict() for key in sorted(self.runs)],
         }
@@ -59,6 +57,13 @@ class RunStore:
     def missing(self, seeds: int) -> list[tuple[str, int]]:
         """The runs that are still to do, a seed at a time, so that a stopped grid is a smaller grid."""
         return [(method, seed) for seed in range(seeds) for method in METHODS if (method, seed) not in self.runs]
+
+
+def _parse(text: str) -> tuple[Setting, list[Run]]:
+    content = json.loads(text)
+    if content["format"] != FORMAT:
+        raise ValueError(f"its format is {content['format']!r}")
+    return Setting(**content["setting"]), [Run.from_dict(entry) for entry in content["runs"]]
 
 
 def run_grid(store: RunStore, seeds: int, jobs: int, on_finished: Callable[[Run], None]) -> None:

@@ -95,7 +95,7 @@ def _train(model: SmallCNN, images: Tensor, labels: Tensor, setting: Setting, me
     passes = setting.samples if method.several_passes else 1
     model.train()
     for _ in range(setting.epochs):
-        for batch in torch.randperm(len(labels)).split(setting.batch_size):
+        for batch in torch.split(torch.randperm(len(labels)), setting.batch_size):
             loss = method.loss(_stochastic_logits(model, images[batch], passes), labels[batch])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

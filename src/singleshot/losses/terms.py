@@ -102,7 +102,7 @@ def _check_labels(labels: Tensor, log_probs: Tensor, ignore_index: int) -> None:
     _, examples, classes = log_probs.shape
     if labels.shape != (examples,):
         raise ValueError(
-            f"labels must have shape ({examples},), one class index per example of the logits, got {tuple(labels.shape)}"
+            f"labels must have shape ({examples},), one class index per example, got {tuple(labels.shape)}"
         )
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise ValueError(f"labels must be integer class indices, got {labels.dtype}")
@@ -111,7 +111,9 @@ def _check_labels(labels: Tensor, log_probs: Tensor, ignore_index: int) -> None:
         wrong = (labels != ignore_index) & ((labels < 0) | (labels >= classes))
         if wrong.any():
             row = int(wrong.int().argmax())
-            raise ValueError(f"labels must lie in [0, {classes}), the classes of the logits; labels[{row}] is {labels[row]}")
+            raise ValueError(
+                f"labels must lie in [0, {classes}), the classes of the logits; labels[{row}] is {labels[row]}"
+            )
 
 
 def _check_weight(weight: Tensor | None, log_probs: Tensor) -> None:

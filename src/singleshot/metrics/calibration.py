@@ -41,10 +41,11 @@ class Calibration(AdditiveState):
         if bins < 1:
             raise ValueError(f"bins must be at least 1, got {bins}")
         sizes = {"bins": bins, "classes": 0} if classwise else {"bins": bins}  # classes are learned from the data
-        super().__init__(**sizes)
+        super().__init__(sizes)
 
     @staticmethod
-    def _zero_sums(*, bins: int, classes: int | None = None) -> dict[str, Tensor]:
+    def _zero_sums(sizes: dict[str, int]) -> dict[str, Tensor]:
+        bins = sizes["bins"]
         sums = {
             "count": torch.zeros(bins, dtype=torch.int64),
             "correct": torch.zeros(bins, dtype=torch.int64),
@@ -52,7 +53,8 @@ class Calibration(AdditiveState):
             "nll": torch.zeros((), dtype=torch.float64),
             "brier": torch.zeros((), dtype=torch.float64),
         }
-        if classes is not None:
+        if "classes" in sizes:
+            classes = sizes["classes"]
             sums["class_count"] = torch.zeros(classes, bins, dtype=torch.int64)
             sums["class_correct"] = torch.zeros(classes, bins, dtype=torch.int64)
             sums["class_probability"] = torch.zeros(classes, bins, dtype=torch.float64)

@@ -78,7 +78,17 @@ class CalibrationResult:
 
     def metrics(self) -> dict[str, float]:
         """Every metric by name; the classwise ECE only where it was asked for."""
-        names = ["accuracy", "ece", "mce", "rmsce", "nll", "brier", "mean_confidence", "overconfidence", "underconfidence"]
+        names = [
+            "accuracy",
+            "ece",
+            "mce",
+            "rmsce",
+            "nll",
+            "brier",
+            "mean_confidence",
+            "overconfidence",
+            "underconfidence",
+        ]
         found = {name: float(getattr(self, name)) for name in names}
         if self.classwise_ece is not None:
             found["classwise_ece"] = self.classwise_ece
@@ -86,7 +96,9 @@ class CalibrationResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Metrics, count and bins as plain lists and numbers, ready for JSON; what is not finite becomes None."""
-        bins = {name: _plain(getattr(self.bins, name)) for name in ("lower", "upper", "count", "confidence", "accuracy")}
+        bins = {
+            name: _plain(getattr(self.bins, name)) for name in ("lower", "upper", "count", "confidence", "accuracy")
+        }
         metrics = {name: value if math.isfinite(value) else None for name, value in self.metrics().items()}
         return {"count": self.count, **metrics, "bins": bins}
 

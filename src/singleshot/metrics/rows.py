@@ -44,7 +44,9 @@ def rows_from_logits(logits: Tensor, labels: Tensor, first_row: int = 0) -> Rows
     label_on_top = label_odds == 1
     return Rows(
         confidence=confidence,
-        correct=_label_is_first_largest(logits, labels, label_on_top & (best_other < 1), label_on_top & (best_other == 1)),
+        correct=_label_is_first_largest(
+            logits, labels, label_on_top & (best_other < 1), label_on_top & (best_other == 1)
+        ),
         nll=log_total + (top - logits.gather(1, column).squeeze(1)),
         brier=odds.square_().sum(1) * confidence.square() + (other_odds * confidence).square(),
     )
@@ -54,7 +56,9 @@ def rows_from_probs(probs: Tensor, labels: Tensor, first_row: int = 0) -> Rows:
     """Row values of probabilities (N, C); a label of probability 0 has an infinite NLL."""
     total = probs.sum(1)
     valid = ((total - 1).abs() <= SUM_TOLERANCE) & (probs.amin(1) >= 0)
-    _require_rows(valid, "probs must be non-negative and sum to 1 in each row; logits go in as logits=", probs, first_row)
+    _require_rows(
+        valid, "probs must be non-negative and sum to 1 in each row; logits go in as logits=", probs, first_row
+    )
 
     column = labels.unsqueeze(1)
     label_prob = probs.gather(1, column).squeeze(1)

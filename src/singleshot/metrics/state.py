@@ -22,19 +22,19 @@ FORMAT_VERSION = 1
 class AdditiveState(ABC):
     """Named sums, int64 or float64, and the sizes that two states must share to be added.
 
-    A subclass says which sums it keeps, for given sizes, in `_zero_sums`; everything else follows from their being sums.
+    A subclass says in `_zero_sums` which sums it keeps; everything else follows from their being sums.
     The size ``classes`` may be 0 as long as no example was seen.
     """
 
     kind: ClassVar[str]
 
-    def __init__(self, **sizes: int) -> None:
+    def __init__(self, sizes: dict[str, int]) -> None:
         self._sizes = sizes
-        self._sums = self._zero_sums(**sizes)
+        self._sums = self._zero_sums(sizes)
 
     @staticmethod
     @abstractmethod
-    def _zero_sums(**sizes: int) -> dict[str, Tensor]:
+    def _zero_sums(sizes: dict[str, int]) -> dict[str, Tensor]:
         """Every sum the state keeps, at 0."""
 
     def merge(self, other: AdditiveState) -> None:
@@ -46,7 +46,7 @@ class AdditiveState(ABC):
                 raise ValueError(f"states of different sizes do not merge: {self._sizes} here and {other._sizes} there")
             if not other._sizes["classes"]:
                 return  # it has seen nothing
-            self._resize(classes=other._sizes["classes"])
+            self._learn_classes(other._sizes["classes"])
         for name, total in self._sums.items():
             total += other._sums[name]  # noqa: PLW2901  (in place: the tensor in the dictionary grows)
 
@@ -85,15 +85,14 @@ class AdditiveState(ABC):
             content = json.loads(text)
         except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
-        expected = f"singleshot.{cls.kind}"
-        if not isinstance(content, dict) or content.get("format") != expected:
-            raise ValueError(f'not a saved {cls.__name__}: "format" must be "{expected}"')
+        if not isinstance(content, dict) or content.get("format") != f"singleshot.{cls.kind}":
+            raise ValueError(f'not a saved {cls.__name__}: "format" must be "singleshot.{cls.kind}"')
         if content.get("version") != FORMAT_VERSION:
             raise ValueError(f"written in version {content.get('version')} of the format, this reads {FORMAT_VERSION}")
         try:
             sizes = {str(name): int(size) for name, size in content["sizes"].items()}
             with torch.device("meta"):  # sizes from outside allocate nothing before they are believed
-                expected = cls._zero_sums(**sizes)
+                expected = cls._zero_sums(sizes)
             sums = {name: _like(total, content["sums"][name]) for name, total in expected.items()}
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
             raise ValueError(f"a damaged {cls.__name__}: {error}") from None
@@ -118,13 +117,13 @@ class AdditiveState(ABC):
     @classmethod
     def _of_sizes(cls: type[State], sizes: dict[str, int]) -> State:
         state = cls.__new__(cls)
-        AdditiveState.__init__(state, **sizes)
+        AdditiveState.__init__(state, sizes)
         return state
 
-    def _resize(self, **sizes: int) -> None:
-        """Take the sizes first learned from data; sums kept so far must not depend on them."""
-        self._sizes = {**self._sizes, **sizes}
-        self._sums = {**self._zero_sums(**self._sizes), **{n: t for n, t in self._sums.items() if t.numel()}}
+    def _learn_classes(self, classes: int) -> None:
+        """Take the number of classes from the first data; the sums that depend on it are still empty."""
+        self._sizes = {**self._sizes, "classes": classes}
+        self._sums = {**self._zero_sums(self._sizes), **{n: t for n, t in self._sums.items() if t.numel()}}
 
     def _agree_on_classes(self, other: dict[str, int]) -> bool:
         """Whether the sizes differ only in that one of the two states has seen no example yet."""

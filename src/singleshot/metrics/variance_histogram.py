@@ -42,10 +42,11 @@ class VarianceHistogram(AdditiveState):
     def __init__(self, bins: int = 20) -> None:
         if bins < 1:
             raise ValueError(f"bins must be at least 1, got {bins}")
-        super().__init__(bins=bins)
+        super().__init__({"bins": bins})
 
     @staticmethod
-    def _zero_sums(*, bins: int) -> dict[str, Tensor]:
+    def _zero_sums(sizes: dict[str, int]) -> dict[str, Tensor]:
+        bins = sizes["bins"]
         return {
             "count": torch.zeros(bins, dtype=torch.int64),
             "correct": torch.zeros(bins, dtype=torch.int64),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from singleshot.metrics.result import CalibrationResult
 
@@ -37,10 +37,9 @@ def reliability_diagram(result: CalibrationResult, *, ax: Axes | None = None, ti
     left, width = bins.lower[filled].numpy(), (bins.upper - bins.lower)[filled].numpy()
     accuracy, confidence = bins.accuracy[filled].numpy(), bins.confidence[filled].numpy()
 
-    bar = {"align": "edge", "linewidth": 0.5}
-    ax.bar(left, accuracy, width, color=ACCURACY_COLOUR, edgecolor="white", label="accuracy", **bar)
-    gap = {"facecolor": "none", "edgecolor": GAP_COLOUR, "hatch": "////", **bar}
-    ax.bar(left, confidence - accuracy, width, bottom=accuracy, label="gap to confidence", **gap)
+    ax.bar(left, accuracy, width, align="edge", color=ACCURACY_COLOUR, edgecolor="white", lw=0.5, label="accuracy")
+    outline: dict[str, Any] = {"facecolor": "none", "edgecolor": GAP_COLOUR, "hatch": "////", "lw": 0.5}
+    ax.bar(left, confidence - accuracy, width, accuracy, align="edge", label="gap to confidence", **outline)
     ax.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=1, label="calibrated")
     _draw_shares(ax, result)
     ax.set(xlim=(0, 1), ylim=(-STRIP_HEIGHT, 1), xlabel="confidence", ylabel="accuracy", aspect="equal")

@@ -1,0 +1,70 @@
+"""What the README and the how-to pages show is run, in order, as a reader would."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+def test_python_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    mpl.use("Agg")
+    namespace: dict[str, object] = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), namespace)
+    if page.name == "README.md":
+        assert {path.name for path in tmp_path.iterdir()} == {"calibration.json", "reliability.png"}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=lambda page: page.name)
+def test_shell_snippets_run(page: Path, tmp_path: Path) -> None:
+    """Commands run as shown; make and pip, which would start these tests or an install again, as far as a dry run."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in "".join(blocks(page, "sh")).splitlines():
+        where = tmp_path
+        if command.startswith("make "):
+            command, where = command.replace("make ", "make --dry-run "), ROOT  # noqa: PLW2901
+        elif command.startswith("pip install "):
+            command = f"{sys.executable} -m {command} --dry-run --no-deps --no-build-isolation"  # noqa: PLW2901
+            where = ROOT
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=where, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    if page.name == "README.md":
+        assert (tmp_path / "tryout" / "reliability.png").exists()
+        assert (tmp_path / "numbers.json").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    for link in links:
+        if "://" not in link:
+            assert (page.parent / link).exists(), link
+
+
+def test_the_readme_shows_the_stored_results() -> None:
+    spec = importlib.util.spec_from_file_location("build_docs", ROOT / "docs" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert build.readme_with_results(readme) == readme
+    assert "± " in readme.split(build.START)[1].split(build.END)[0]
