@@ -128,13 +128,25 @@ class Calibration(AdditiveState):
             self._add_classwise((wide.softmax(1) if name == "logits" else scores).cpu(), labels.cpu())
 
     def _add_classwise(self, probs: Tensor, labels: Tensor) -> None:
+        """Bin every probability of every class, sorting only those above the first bin.
+
+        A row sums to 1, so fewer than ``bins`` of its probabilities lie above 1 / bins: the first bin, which has nearly
+        all of them, gets what the others leave of the totals.
+        """
         bins, classes = self._sizes["bins"], probs.shape[1]
-        cell = bin_index(probs, bins) + torch.arange(classes) * bins  # one flat histogram of all classes
-        label_cell = cell.gather(1, labels.unsqueeze(1)).squeeze(1)
         cells = classes * bins
-        self._sums["class_count"] += sum_by_bin(cell.flatten(), cells).view(classes, bins)
+        flat = probs.flatten()
+        above = (flat > bin_edges(bins)[1].to(probs)).nonzero().squeeze(1)
+        cell = bin_index(flat[above], bins) + above % classes * bins
+        count = sum_by_bin(cell, cells).view(classes, bins)
+        probability = sum_by_bin(cell, cells, flat[above]).view(classes, bins)
+        count[:, 0] += len(probs) - count.sum(1)
+        probability[:, 0] += (probs.sum(0, dtype=torch.float64) - probability.sum(1)).clamp(min=0)
+        label_prob = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
+        label_cell = bin_index(label_prob, bins) + labels * bins
+        self._sums["class_count"] += count
+        self._sums["class_probability"] += probability
         self._sums["class_correct"] += sum_by_bin(label_cell, cells).view(classes, bins)
-        self._sums["class_probability"] += sum_by_bin(cell.flatten(), cells, probs.flatten()).view(classes, bins)
 
 
 def _as_tensor(values: object) -> Tensor:
