@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Every install, a package's own build included, takes the pinned versions.
-export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+# Every install, a package's own build included, takes the pinned versions. (Relative: a path may hold a space.)
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # One thread per process: two OpenMP teams on two cores get in each other's way.
 export OMP_NUM_THREADS := 1

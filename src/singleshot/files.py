@@ -3,25 +3,56 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Let ``write`` fill a temporary neighbour of ``path``, then put it in place in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        temporary = Path(folder) / path.name
         write(temporary)
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())  # on disk before it takes the old one's place
         temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write text atomically."""
-    write_atomically(path, lambda temporary: _write_utf8(temporary, text))
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
 
 
-def _write_utf8(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+class FolderNotUsableError(Exception):
+    """Says why a folder cannot be worked in."""
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Make the folder if need be, and hold it against a second process that would write there.
+
+    The hold ends with the process, however that ends. Where the system has no such locks, nothing is held.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise FolderNotUsableError(f"cannot be written to ({error.strerror})") from None
+    with lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise FolderNotUsableError("is in use by another singleshot process") from None
+        yield

@@ -19,7 +19,7 @@ def mixture_kl(means: Tensor, mixture: Tensor, *, sigma: float, prior_std: float
     ½ Σ_i e_i ‖θ_i‖² / s² + (D/2) (σ²/s² − 1 − log(σ²/s²)) − H(e)
 
     The entropy of a mixture is at most that of its parts plus H(e), so this is a lower bound, off by at most H(e) and
-    exact once the components are a few σ apart, which in many dimensions D they always are.
+    exact once the components are a few σ apart. Weights of many dimensions usually are: ‖θ‖ grows with √D.
 
     Args:
         means: (K, D), the centre θ_i of each component.
@@ -35,7 +35,7 @@ def mixture_kl(means: Tensor, mixture: Tensor, *, sigma: float, prior_std: float
         raise ValueError(f"means must be (K, D) and mixture (K,), got {tuple(means.shape)} and {tuple(mixture.shape)}")
     if (mixture < 0).any() or not math.isclose(float(mixture.sum()), 1.0, rel_tol=1e-5):
         raise ValueError(f"mixture must be probabilities that sum to 1, got {mixture.tolist()}")
-    if sigma <= 0 or prior_std <= 0:
+    if not (sigma > 0 and prior_std > 0):
         raise ValueError(f"sigma and prior_std must be above 0, got {sigma} and {prior_std}")
     ratio = (sigma / prior_std) ** 2
     distance = (mixture * means.square().sum(-1)).sum() / prior_std**2
@@ -55,7 +55,7 @@ def weight_decay_of_prior(survival: float, examples: int, prior_std: float = 1.0
     1e-05
     """
     _check_noise(survival, examples)
-    if prior_std <= 0:
+    if not prior_std > 0:
         raise ValueError(f"prior_std must be above 0, got {prior_std}")
     return survival / (examples * prior_std**2)
 
@@ -67,7 +67,7 @@ def prior_of_weight_decay(weight_decay: float, survival: float, examples: int) -
     0.1
     """
     _check_noise(survival, examples)
-    if weight_decay <= 0:
+    if not weight_decay > 0:
         raise ValueError(f"weight_decay must be above 0, got {weight_decay}; without decay the prior is flat")
     return math.sqrt(survival / (examples * weight_decay))
 

@@ -2,7 +2,7 @@
 
 Every function takes ``logits`` of shape (T, B, C): T stochastic passes, B examples, C classes. Everything is
 computed from log-probabilities, so logits of any finite size give finite values and gradients, and half-precision
-logits are worked on, and returned, as float32.
+logits are worked on, and returned, as float32. What is a spread needs at least two passes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from singleshot.checks import check_choice, check_logits, check_passes, values_can_be_read
 
 VarianceReading = Callable[[Tensor], Tensor]
 """Maps log-probabilities (T, B, C) to a normalized variance (B,) in [0, 1] that is 0 where the passes agree."""
@@ -35,10 +37,12 @@ def predictive_covariance(logits: Tensor, diagonal: bool = True) -> Tensor:
     tensor([[0.2500, 0.2500]])
     """
     probs = log_probabilities(logits).exp()
+    check_passes(probs)
     centred = probs - probs.mean(0)  # centring first loses no digits where the passes nearly agree
     if diagonal:
         return centred.square().mean(0)
-    return torch.einsum("tbi,tbj->bij", centred, centred) / len(probs)
+    with torch.autocast(probs.device.type, enabled=False):  # a matrix product would come back in half precision
+        return torch.einsum("tbi,tbj->bij", centred, centred) / len(probs)
 
 
 def predictive_entropy(logits: Tensor) -> Tensor:
@@ -56,14 +60,16 @@ def mutual_information(logits: Tensor) -> Tensor:
     >>> mutual_information(torch.tensor([[[100.0, 0.0]], [[0.0, 100.0]]]))
     tensor([0.6931])
     """
-    return _mutual_information(log_probabilities(logits))
+    log_probs = log_probabilities(logits)
+    check_passes(logits)
+    return _mutual_information(log_probs)
 
 
 def normalized_variance(logits: Tensor, kind: str | VarianceReading = "bhattacharyya") -> Tensor:
     """One number in [0, 1] per example: 0 where the T passes agree, growing with their disagreement. Shape (B,).
 
     Args:
-        logits: (T, B, C); a single pass agrees with itself, so T = 1 gives 0.
+        logits: (T, B, C), T of at least 2.
         kind: how disagreement is read; with BC(p, q) = Σ_c √(p_c q_c) and m the average prediction,
 
             - ``bhattacharyya``: 1 − (1/T) Σ_t BC(p_t, m)
@@ -81,28 +87,46 @@ def normalized_variance(logits: Tensor, kind: str | VarianceReading = "bhattacha
     >>> normalized_variance(disagree, kind="total_variation")
     tensor([0.5000])
     """
-    return variance_reading(kind)(log_probabilities(logits))
+    reading = variance_reading(kind, name="kind")
+    log_probs = log_probabilities(logits)
+    check_passes(logits)
+    return apply_reading(reading, log_probs)
 
 
-def variance_reading(kind: str | VarianceReading) -> VarianceReading:
-    """The function behind a reading's name; a function is its own reading."""
+def variance_reading(kind: str | VarianceReading, *, name: str) -> VarianceReading:
+    """The function behind a reading's name; a function is its own reading. ``name`` is what the caller calls it."""
     if callable(kind):
         return kind
-    if kind not in VARIANCE_KINDS:
-        raise ValueError(f"kind={kind!r} is no reading of the variance; choose one of {', '.join(VARIANCE_KINDS)}")
+    check_choice(name, kind, tuple(VARIANCE_KINDS))
     return VARIANCE_KINDS[kind]
 
 
-def log_probabilities(logits: Tensor) -> Tensor:
-    """Log-softmax of (T, B, C) logits, in float32 or better."""
-    if logits.ndim != 3 or 0 in (logits.shape[0], logits.shape[2]):
+def apply_reading(reading: VarianceReading, log_probs: Tensor) -> Tensor:
+    """A reading's α, of the shape a loss can weigh examples with."""
+    alpha = reading(log_probs)
+    if alpha.shape != log_probs.shape[1:2]:
         raise ValueError(
-            f"logits must have shape (T, B, C), T passes over B examples with C classes, got {tuple(logits.shape)}; "
-            "a single pass is logits.unsqueeze(0)"
+            f"a reading of the variance must map (T, B, C) = {tuple(log_probs.shape)} to one number per example, "
+            f"({log_probs.shape[1]},); this one gives {tuple(alpha.shape)}"
         )
-    if not logits.is_floating_point():
-        raise ValueError(f"logits must be floating point, got {logits.dtype}")
-    return torch.log_softmax(at_least_float32(logits), dim=-1)
+    if values_can_be_read(alpha) and bool(((alpha < 0) | (alpha > 1)).any()):
+        raise ValueError(
+            "a reading of the variance must lie in [0, 1]; this one gives values from "
+            f"{float(alpha.detach().min()):g} to {float(alpha.detach().max()):g}"
+        )
+    return alpha
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """Log-softmax of (T, B, C) logits that have been checked."""
+    check_logits(logits, ("(T, B, C)",))
+    return finite_log_softmax(logits)
+
+
+def finite_log_softmax(logits: Tensor) -> Tensor:
+    """Log-softmax in float32 or better, and never so low that products and sums of it overflow."""
+    log_probs = torch.log_softmax(at_least_float32(logits), dim=-1)
+    return log_probs.clamp(min=-math.sqrt(torch.finfo(log_probs.dtype).max) / 2**12)
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
@@ -139,7 +163,7 @@ def _bhattacharyya(log_probs: Tensor) -> Tensor:
 
 def _unbiased(log_probs: Tensor) -> Tensor:
     passes = len(log_probs)
-    return _bhattacharyya(log_probs) * (passes / max(passes - 1, 1))
+    return _bhattacharyya(log_probs) * (passes / (passes - 1))
 
 
 def _total_variation(log_probs: Tensor) -> Tensor:
@@ -148,8 +172,7 @@ def _total_variation(log_probs: Tensor) -> Tensor:
 
 
 def _normalized_mutual_information(log_probs: Tensor) -> Tensor:
-    bound = math.log(len(log_probs)) or 1.0  # one pass shares no information with itself: 0 / 1
-    return (_mutual_information(log_probs) / bound).clamp(max=1)
+    return (_mutual_information(log_probs) / math.log(len(log_probs))).clamp(max=1)
 
 
 def _hellinger(log_probs: Tensor) -> Tensor:

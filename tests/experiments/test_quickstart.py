@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import singleshot as ss
+from singleshot.experiments import quickstart
 from singleshot.experiments.grid import RunStore, run_grid
 from singleshot.experiments.quickstart import METHODS, Run, Setting, train_and_evaluate
 from singleshot.experiments.summary import Estimate, markdown_table, summarize
@@ -21,7 +22,7 @@ def fake_run(method: str, seed: int, confidence: float = 0.9) -> Run:
     calibration = ss.Calibration(bins=20)
     probs = torch.tensor([[confidence, 1 - confidence]], dtype=torch.float64)
     calibration.update(probs=probs.repeat(4, 1), labels=torch.tensor([0, 0, 0, seed % 2]))
-    return Run(method, seed, 1.5, calibration)
+    return Run(method, seed, 1.5, {"torch": "2"}, calibration)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -39,6 +40,45 @@ def test_training_learns_and_validation_is_another_split() -> None:
     assert result.accuracy > 0.6
 
 
+def test_evaluation_is_one_quiet_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[bool] = []
+
+    class Spy(SmallCNN):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            modes.append(self.training)
+            return super().forward(images)
+
+    monkeypatch.setattr(quickstart, "SmallCNN", Spy)
+    train_and_evaluate(QUICK, "VWCI", 0)
+    assert modes == [False]
+
+
+def test_methods_are_what_their_names_say() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = torch.randn(5, 6, 10, generator=generator), torch.randint(0, 10, (6,), generator=generator)
+    expected = {
+        "cross-entropy": ss.cross_entropy_loss(logits, labels),
+        "cross-entropy, T = 5": ss.cross_entropy_loss(logits, labels),
+        "label smoothing 0.1": ss.label_smoothing_loss(logits, labels, epsilon=0.1),
+        "CI 0.1": ss.ci_loss(logits, labels, beta=0.1),
+        "VWCI": ss.vwci_loss(logits, labels),
+        "VWCI total variation": ss.vwci_loss(logits, labels, variance="total_variation"),
+    }
+    assert {name: float(method.loss(logits, labels)) for name, method in METHODS.items()} == {
+        name: float(value) for name, value in expected.items()
+    }
+    assert [name for name, method in METHODS.items() if method.several_passes] == [
+        "cross-entropy, T = 5",
+        "VWCI",
+        "VWCI total variation",
+    ]
+
+
+def test_the_setting_is_the_one_chosen_on_validation() -> None:
+    chosen = json.loads((Path(__file__).parents[2] / "results" / "quickstart_setting.json").read_text())["chosen"]
+    assert {name: chosen[name] for name in vars(Setting())} == vars(Setting())
+
+
 def test_finished_runs_are_kept_and_never_done_twice(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     store = RunStore.open(path, QUICK)
@@ -51,11 +91,15 @@ def test_finished_runs_are_kept_and_never_done_twice(tmp_path: Path) -> None:
     run_grid(reopened, seeds=1, jobs=2, on_finished=finished.append)
     assert [(run.method, run.seed) for run in finished] == [(list(METHODS)[-1], 0)]
     final = RunStore.open(path, QUICK)
+    stored = json.loads(path.read_text())["runs"]
+    assert all(0 <= run["metrics"]["ece"] <= 1 and run["environment"]["torch"] for run in stored)
     assert not final.missing(seeds=1)
     assert final.runs[kept[0].method, 0].calibration.to_json() == kept[0].calibration.to_json()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": "other"}', '{"format": "singleshot.quickstart"}'])
+@pytest.mark.parametrize(
+    "content", ["", "[" * 100_000, "{", "[]", '{"format": "other"}', '{"format": "singleshot.quickstart"}']
+)
 def test_a_file_that_cannot_be_continued_is_named_and_kept(content: str, tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text(content)

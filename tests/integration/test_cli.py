@@ -33,9 +33,11 @@ def test_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["quickstart", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["quickstart", "--seeds", "0"], "--seeds must lie in [1, 1000], got 0"),
         (["quickstart", "--jobs", "-1"], "--jobs must be at least 1"),
-        (["quickstart", "--output", "occupied"], "--output occupied cannot be a folder"),
+        (["quickstart", "--output", "occupied"], "--output occupied cannot be written to"),
+        (["quickstart", "--output", "/proc"], "--output /proc cannot be written to"),
+        (["quickstart", "--seeds", "9" * 30], "--seeds must lie in"),
         (["quickstart", "--seeds", "many"], "many"),
         (["quickstart", "--seed", "3"], "--seeds"),
         (["quickstrat"], "quickstart"),
@@ -51,6 +53,33 @@ def test_mistakes_are_one_message_and_exit_code_2(args: list[str], message: str,
     assert refused.stdout == ""
 
 
+def test_an_interrupt_while_workers_start_shows_no_traceback(tmp_path: Path) -> None:
+    process = subprocess.Popen([*COMMAND, "quickstart"], cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "quickstart" / ".lock").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    while len(_children(process.pid)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert b"Traceback" not in errors
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_a_terminal_without_unicode_still_gets_its_table(encoding: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    shown = subprocess.run(
+        [*COMMAND, "quickstart", "--seeds", "1"], cwd=tmp_path, env=environment, capture_output=True, check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert b"VWCI" in shown.stdout
+
+
 def test_quickstart_is_interrupted_continued_and_restarted(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "quickstart", "--seeds", "2"],
@@ -63,6 +92,9 @@ def test_quickstart_is_interrupted_continued_and_restarted(tmp_path: Path) -> No
     deadline = time.monotonic() + 120
     while not results.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
+    second = singleshot("quickstart", cwd=tmp_path)  # in a folder that is in use
+    assert second.returncode == 2
+    assert "is in use by another singleshot process" in second.stderr
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does, to every process of the terminal
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130

@@ -31,6 +31,16 @@ def batch(passes: int = 3, examples: int = 4, classes: int = 5, scale: float = 2
 
 
 @pytest.mark.parametrize("kind", sorted(VARIANCE_KINDS))
+@pytest.mark.parametrize("scale", [1e30, 3.4e38])
+def test_vwci_with_its_alpha_stays_finite_for_huge_logits(kind: str, scale: float) -> None:
+    logits, labels = batch()
+    huge = (logits.sign() * scale).float().requires_grad_()
+    value = ss.vwci_loss(huge, labels, variance=kind, differentiate_alpha=True)
+    assert bool(torch.isfinite(value))
+    assert bool(torch.isfinite(torch.autograd.grad(value, huge)[0]).all())
+
+
+@pytest.mark.parametrize("kind", sorted(VARIANCE_KINDS))
 def test_vwci_with_its_alpha_passes_gradcheck(kind: str) -> None:
     logits, labels = batch()
     logits.requires_grad_()
@@ -69,7 +79,9 @@ def test_gradcheck_with_weights_and_ignored_labels(loss: Loss) -> None:
 
 
 @every_loss
-@pytest.mark.parametrize(("dtype", "scale"), [(torch.float64, 1e200), (torch.float32, 1e30), (torch.float16, 3e4)])
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(torch.float64, 1.7e308), (torch.float32, 1e30), (torch.float32, 3.4e38), (torch.float16, 6e4)]
+)
 def test_huge_logits_stay_finite(loss: Loss, dtype: torch.dtype, scale: float) -> None:
     logits, labels = batch()
     huge = (logits.sign() * scale).to(dtype).requires_grad_()
@@ -129,9 +141,13 @@ def test_one_class_and_one_example(loss: Loss) -> None:
     [
         (torch.zeros(2, 3, 4), torch.zeros(2, dtype=torch.int64), r"labels must have shape \(3,\).*got \(2,\)"),
         (torch.zeros(2, 3, 4), torch.zeros(3), "integer class indices, got torch.float32"),
-        (torch.zeros(2, 3, 4), torch.tensor([0, 1, 4]), r"\[0, 4\).*labels\[2\] is 4"),
-        (torch.zeros(2, 3, 4), torch.tensor([0, -1, 1]), r"labels\[1\] is -1"),
+        (torch.zeros(2, 3, 4), torch.tensor([0, 1, 4]), r"\[0, 4\).*1 of 3 do not.*labels\[2\] = 4"),
+        (torch.zeros(2, 3, 4), torch.tensor([0, -1, 1]), r"labels\[1\] = -1"),
         (torch.zeros(4), torch.tensor([0]), r"\(T, B, C\)"),
+        (torch.zeros(2, 0, 4), torch.zeros(0, dtype=torch.int64), "at least one example"),
+        (torch.zeros(2, 3, 4), [0, 1, 2], "labels must be a torch tensor, got list"),
+        (torch.tensor([[[0.0, float("nan")]], [[0.0, 1.0]]]), torch.tensor([0]), "finite.*1 of 2 rows"),
+        (torch.tensor([[[0.0, 1.0]], [[0.0, float("inf")]]]), torch.tensor([0]), "finite.*1 of 2 rows"),
         (torch.zeros(2, 3, 4, dtype=torch.int64), torch.tensor([0, 1, 2]), "floating point"),
     ],
 )
@@ -155,9 +171,14 @@ def test_bad_options_are_named(loss: Loss) -> None:
         (lambda: ss.LabelSmoothingLoss(epsilon=1.5), r"epsilon must lie in \[0, 1\], got 1.5"),
         (lambda: ss.CILoss(beta=-1), "beta must be a finite number of at least 0, got -1"),
         (lambda: ss.EntropyCILoss(gamma=float("nan")), "gamma must be a finite number"),
-        (lambda: ss.VWCILoss(variance="none"), "no reading of the variance"),
+        (lambda: ss.VWCILoss(variance="none"), "variance='none' is unknown; choose one of bhattacharyya"),
         (lambda: ss.VWCILoss(reduction="average"), "reduction='average'"),
-        (lambda: ss.vwci_loss(torch.zeros(3, 4), torch.zeros(3, dtype=torch.int64)), "disagreement of several passes"),
+        (lambda: ss.vwci_loss(torch.zeros(3, 4), torch.zeros(3, dtype=torch.int64)), r"\(T, B, C\), got \(3, 4\)"),
+        (lambda: ss.vwci_loss(torch.zeros(1, 3, 4), torch.zeros(3, dtype=torch.int64)), "at least 2 passes"),
+        (
+            lambda: ss.vwci_loss(torch.zeros(2, 3, 4), torch.tensor([0, 1, 2]), variance="tv"),
+            "variance='tv' is unknown",
+        ),
     ],
 )
 def test_options_are_checked_when_given(make: Callable[[], object], message: str) -> None:

@@ -112,6 +112,52 @@ def test_weights_and_ignored_labels_mean_what_they_mean_in_torch(reduction: str,
         torch.testing.assert_close(ss.vwci_loss(logits.expand(3, 12, 5), labels, **options), reference)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_narrow_integer_labels_do_not_wrap_around(dtype: torch.dtype) -> None:
+    logits, _ = batch((4, 200))
+    labels = torch.tensor([0, 100, 120, 127], dtype=dtype)
+    if dtype == torch.uint8:
+        labels[1] = 156  # which is -100, the ignored label, in eight bits
+    torch.testing.assert_close(
+        ss.cross_entropy_loss(logits, labels, reduction="none"),
+        F.cross_entropy(logits, labels.long(), reduction="none"),
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), float("inf")])
+def test_an_ignored_example_may_hold_anything(value: float) -> None:
+    logits, labels = batch((3, 4, 5))
+    labels[2] = -100
+    clean = logits.clone()
+    logits[:, 2, 1] = value
+    torch.testing.assert_close(ss.cross_entropy_loss(logits[0], labels), F.cross_entropy(logits[0], labels))
+    for loss in (
+        ss.vwci_loss,
+        lambda z, y: ss.ci_loss(z, y, beta=0.1),
+        lambda z, y: ss.entropy_ci_loss(z, y, gamma=0.1),
+        lambda z, y: ss.label_smoothing_loss(z, y, epsilon=0.1),
+    ):
+        torch.testing.assert_close(loss(logits, labels), loss(clean, labels))
+
+
+def test_weighted_losses_equal_the_oracle() -> None:
+    logits, labels = batch((3, 6, 4))
+    weight = np.array([0.5, 1.0, 2.0, 4.0])
+    log_probs = np.log(oracle.softmax(logits.numpy())).mean(0)
+    of_label = weight[labels]
+    truth = -of_label * log_probs[np.arange(6), labels]
+    uniform = -(weight * log_probs).mean(-1)
+    alpha = oracle.alpha(logits.numpy(), "total_variation")
+    entropy = oracle.entropy(oracle.softmax(logits.numpy())).mean(0)
+    given = torch.from_numpy(weight)
+    vwci = ((1 - alpha) * truth + alpha * uniform).sum() / of_label.sum()
+    np.testing.assert_allclose(
+        ss.vwci_loss(logits, labels, variance="total_variation", weight=given), vwci, rtol=0, atol=1e-10
+    )
+    penalty = (truth - 0.3 * of_label * entropy).sum() / of_label.sum()
+    np.testing.assert_allclose(ss.entropy_ci_loss(logits, labels, gamma=0.3, weight=given), penalty, rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("name", ["ci", "entropy_ci", "vwci"])
 def test_ignored_examples_change_nothing(name: str) -> None:
     logits, labels = batch((3, 8, 5))
@@ -158,3 +204,4 @@ def test_modules_equal_their_functions_and_show_their_options() -> None:
         for name, value in options.items():
             assert f"{name}={value!r}" in repr(module)
         assert "weight" in module.state_dict()
+        assert "weight='<4 classes>'" in repr(module)

@@ -24,10 +24,15 @@ def main(rank: int, world_size: int, folder: Path, first: int, last: int) -> Non
     mine.all_reduce().save(folder / f"again{rank}.json")
     if mine.to_json() != before:
         sys.exit("all_reduce changed the state it was called on")
-    try:
-        ss.Calibration(bins=10 + rank).all_reduce()
-    except ValueError as error:
-        (folder / f"refused{rank}").write_text(str(error))
+    for name, mismatched in {
+        "bins": ss.Calibration(bins=10 + rank),
+        "classwise": ss.Calibration(classwise=rank == 0),
+        "kind": ss.VarianceHistogram(kind=("hellinger", "unbiased")[rank]),
+    }.items():
+        try:
+            mismatched.all_reduce()
+        except ValueError as error:
+            (folder / f"{name}{rank}").write_text(str(error))
     dist.destroy_process_group()
 
 

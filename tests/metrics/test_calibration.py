@@ -1,18 +1,19 @@
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 import oracle
 import singleshot as ss
 from singleshot.metrics import calibration as calibration_module
+from singleshot.metrics.binning import bin_index
 
 METRICS = ("accuracy", "mean_confidence", "ece", "mce", "rmsce", "overconfidence", "underconfidence", "nll", "brier")
 
@@ -69,6 +70,24 @@ def test_confidence_zero_one_and_edges_fall_where_they_belong(dtype: torch.dtype
         wanted = round(float(confidence) * 20) - 1
         assert int(result.bins.count.argmax()) == wanted, float(confidence)
         assert int(result.bins.count.sum()) == 1
+
+
+def test_a_value_of_exactly_zero_counts_in_the_first_bin() -> None:
+    """No top-1 confidence is 0, but the probability of a class is: the classwise bins show where it goes."""
+    for probs in (torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]], dtype=torch.float16)):
+        calibration = ss.Calibration(bins=20, classwise=True)
+        calibration.update(probs=probs, labels=torch.tensor([0]))
+        count = calibration.to_dict()["sums"]["class_count"]
+        assert count[1] == [1] + [0] * 19
+        assert count[0] == [0] * 19 + [1]
+    assert [int(index) for index in bin_index(torch.tensor([0.0, 0.05, 1.0]), 20)] == [0, 0, 19]
+
+
+@pytest.mark.parametrize("bins", [1, 20])
+def test_classwise_ece_of_a_net_that_knows_nothing(bins: int) -> None:
+    logits, labels = torch.zeros(4, 100, dtype=torch.float64), torch.tensor([0, 1, 2, 3])
+    expected = oracle.classwise_ece(np.full((4, 100), 0.01), labels.numpy(), bins)
+    assert measure(bins, True, logits=logits, labels=labels).classwise_ece == pytest.approx(expected, abs=1e-12)
 
 
 def test_low_confidences_reach_the_low_bins() -> None:
@@ -137,11 +156,9 @@ def test_low_precision_stays_close_to_float64(dtype: torch.dtype) -> None:
         assert getattr(rough, name) == pytest.approx(getattr(exact, name), rel=1e-6)
 
 
-def test_huge_and_masked_logits() -> None:
+def test_huge_logits_and_impossible_labels() -> None:
     huge = measure(logits=torch.tensor([[1e30, -1e30], [6e4, 0.0]]), labels=torch.tensor([0, 0]))
     assert (huge.accuracy, huge.nll, huge.ece) == (1.0, 0.0, 0.0)
-    masked = measure(logits=torch.tensor([[1.0, float("-inf"), 1.0]]), labels=torch.tensor([0]))
-    assert masked.nll == pytest.approx(np.log(2))
     impossible = measure(probs=torch.tensor([[1.0, 0.0]]), labels=torch.tensor([1]))
     assert impossible.nll == float("inf")
     assert impossible.to_dict()["nll"] is None
@@ -244,14 +261,21 @@ def test_coverage_equals_the_oracle_at_every_bin_edge(bins: int) -> None:
         ({"logits": torch.zeros(2), "labels": torch.tensor([0, 1])}, r"logits must have shape \(N, C\).*got \(2,\)"),
         ({"logits": torch.zeros(2, 3), "labels": torch.tensor([0])}, r"labels must have shape \(2,\).*got \(1,\)"),
         ({"logits": torch.zeros(2, 3), "labels": torch.zeros(2)}, "integer class indices, got torch.float32"),
-        ({"logits": torch.zeros(2, 3), "labels": torch.tensor([0, 3])}, r"\[0, 3\).*labels\[1\] is 3"),
-        ({"logits": torch.zeros(2, 3), "labels": torch.tensor([-1, 0])}, r"labels\[0\] is -1"),
+        ({"logits": torch.zeros(2, 3), "labels": torch.tensor([0, 3])}, r"\[0, 3\).*labels\[1\] = 3"),
+        ({"logits": torch.zeros(2, 3), "labels": torch.tensor([-1, 0])}, r"labels\[0\] = -1"),
         ({"logits": torch.zeros(2, 3).int(), "labels": torch.tensor([0, 0])}, "floating point"),
-        ({"logits": torch.tensor([[0.0, 1.0], [0.0, float("nan")]]), "labels": torch.tensor([0, 0])}, "row 1 is"),
-        ({"logits": torch.tensor([[0.0, float("inf")]]), "labels": torch.tensor([0])}, "row 0 is"),
-        ({"probs": torch.tensor([[0.5, 0.5], [2.0, 3.0]]), "labels": torch.tensor([0, 0])}, "row 1 is .* sums to 5"),
-        ({"probs": torch.tensor([[1.5, -0.5]]), "labels": torch.tensor([0])}, "non-negative"),
-        ({"probs": torch.tensor([[float("nan"), 0.5]]), "labels": torch.tensor([0])}, "row 0 is"),
+        ({"logits": torch.tensor([[0.0, 1.0], [0.0, math.nan]]), "labels": torch.tensor([0, 0])}, "1 of 2 rows.*row 1"),
+        ({"logits": torch.tensor([[0.0, math.inf], [-math.inf, 0]]), "labels": torch.tensor([0, 0])}, "2 of 2 rows"),
+        ({"logits": torch.zeros(0, 3), "labels": torch.zeros(0, dtype=torch.int64)}, "at least one example"),
+        ({"logits": "logits", "labels": torch.tensor([0])}, "logits cannot be read as a tensor"),
+        (
+            {"probs": torch.tensor([[0.5, 0.5], [2.0, 3.0]]), "labels": torch.tensor([0, 0])},
+            "1 of 2 rows.*row 1.*sum 5",
+        ),
+        ({"probs": torch.tensor([[0.5, 0.495]]), "labels": torch.tensor([0])}, "1 of 1 rows.*sum 0.995"),
+        ({"probs": torch.tensor([[1.5, -0.5]]), "labels": torch.tensor([0])}, "from -0.5 to 1.5"),
+        ({"probs": torch.tensor([[1.0005, 0.0]]), "labels": torch.tensor([0])}, "lie in .0, 1."),
+        ({"probs": torch.tensor([[math.nan, 0.5]]), "labels": torch.tensor([0])}, "row 0"),
     ],
 )
 def test_bad_input_is_named_and_leaves_the_state_alone(batch: dict[str, Tensor], message: str) -> None:
@@ -268,15 +292,40 @@ def test_a_bad_row_in_a_late_chunk_leaves_the_state_alone(monkeypatch: pytest.Mo
     logits, labels = predictions(20, 4)
     logits[17, 2] = float("nan")
     calibration = ss.Calibration()
-    with pytest.raises(ValueError, match="row 17"):
+    with pytest.raises(ValueError, match="1 of 20 rows are not so; the first is row 17"):
         calibration.update(logits=logits, labels=labels)
     assert calibration.to_json() == ss.Calibration().to_json()
 
 
 def test_nothing_to_compute() -> None:
-    calibration = ss.Calibration()
-    calibration.update(logits=torch.zeros(0, 3), labels=torch.zeros(0, dtype=torch.int64))
     with pytest.raises(ValueError, match="at least one example"):
-        calibration.compute()
-    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
-        ss.Calibration(bins=0)
+        ss.Calibration().compute()
+
+
+@pytest.mark.parametrize("bins", [0, -1, 2.5, "20", None, True])
+def test_bins_must_be_a_number_of_bins(bins: Any) -> None:
+    with pytest.raises(ValueError, match="bins must be a whole number of at least 1"):
+        ss.Calibration(bins=bins)
+
+
+@pytest.mark.parametrize("classwise", [False, True])
+def test_it_works_across_inference_mode_and_default_devices(classwise: bool) -> None:
+    logits, labels = predictions(30, 4)
+    expected = measure(classwise=classwise, logits=logits, labels=labels).metrics()
+    with torch.inference_mode():
+        inside = ss.Calibration(classwise=classwise)
+        inside.update(logits=logits[:10], labels=labels[:10])
+    inside.update(logits=logits[10:], labels=labels[10:])
+    with torch.device("meta"):
+        elsewhere = ss.Calibration(classwise=classwise)
+        elsewhere.update(logits=logits, labels=labels)
+        assert ss.Calibration.from_json(elsewhere.to_json()).to_json() == elsewhere.to_json()
+    for calibration in (inside, elsewhere):
+        for name, value in calibration.compute().metrics().items():
+            assert value == pytest.approx(expected[name], rel=1e-12), name
+
+
+def test_rounded_probabilities_are_accepted_and_never_above_one() -> None:
+    result = measure(probs=torch.tensor([[1.0000005, 0.0], [0.3334, 0.6667]]), labels=torch.tensor([0, 1]))
+    assert result.nll >= 0
+    assert result.mean_confidence <= 1

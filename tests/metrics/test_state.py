@@ -55,7 +55,16 @@ def test_a_loaded_state_goes_on() -> None:
         (lambda text: text.replace("singleshot.calibration", "other"), "not a saved Calibration"),
         (lambda text: text.replace('"version": 1', '"version": 99'), "version 99"),
         (lambda text: text.replace('"count": [0, ', '"count": [', 1), "damaged"),
-        (lambda text: text.replace('"count": [0, ', '"count": [-1, ', 1), "0 or more"),
+        (lambda text: text.replace('"count": [0, ', '"count": [-1, ', 1), "no data gives these sums"),
+        (lambda text: text.replace('"correct": [0, ', '"correct": [1, ', 1), "no data gives these sums"),
+        (lambda text: text.replace('"confidence": [0.0, ', '"confidence": ["inf", ', 1), "no data gives these sums"),
+        (lambda text: text.replace('"confidence": [0.0, ', '"confidence": ["nan", ', 1), "no data gives these sums"),
+        (lambda text: text.replace('"count": [0, ', '"count": [9007199254740993, ', 1), "no data gives these sums"),
+        (lambda text: text.replace('"count": [0, ', '"count": [1.5, ', 1), "damaged"),
+        (lambda text: text.replace('"bins": 20', '"bins": 20.7'), "damaged"),
+        (lambda text: text.replace('"bins": 20', '"bins": 0'), "damaged"),
+        (lambda text: text.replace('"classes": 6', '"classes": -6'), "damaged"),
+        (lambda text: "[" * 200_000, "not JSON"),
         (lambda text: text.replace('"bins": 20', '"bins": 1000000000000000'), "damaged"),
         (lambda text: text.replace('"nll"', '"lln"'), "damaged"),
         (lambda text: text.replace('"bins": 20', '"buns": 20'), "damaged"),
@@ -73,13 +82,25 @@ def test_a_damaged_file_is_named(damage: object, message: str, tmp_path: Path) -
         ss.Calibration.load(path)
 
 
+def test_an_empty_state_is_saved_and_merged() -> None:
+    empty = ss.Calibration.from_json(ss.Calibration(classwise=True).to_json())
+    full = calibration_of(*predictions())
+    before = full.to_json()
+    full.merge(empty)
+    empty.merge(full)
+    assert full.to_json() == before == empty.to_json()
+    assert repr(full) == "<Calibration with bins=20, classes=6: 101 examples>"
+
+
 def test_what_does_not_fit_does_not_merge() -> None:
-    with pytest.raises(ValueError, match="different sizes do not merge"):
+    with pytest.raises(ValueError, match="different kinds do not merge"):
         ss.Calibration(bins=10).merge(ss.Calibration(bins=20))
-    with pytest.raises(ValueError, match="different sizes do not merge"):
+    with pytest.raises(ValueError, match="different kinds do not merge"):
         ss.Calibration(classwise=True).merge(ss.Calibration())
-    with pytest.raises(ValueError, match="different sizes do not merge"):
+    with pytest.raises(ValueError, match="different kinds do not merge"):
         calibration_of(torch.zeros(2, 3), torch.tensor([0, 1])).merge(calibration_of(*predictions()))
+    with pytest.raises(ValueError, match="different kinds do not merge"):
+        ss.VarianceHistogram(kind="hellinger").merge(ss.VarianceHistogram(kind="bhattacharyya"))
     with pytest.raises(ValueError, match="merges with another one, got VarianceHistogram"):
         ss.Calibration().merge(ss.VarianceHistogram())
 
@@ -115,7 +136,8 @@ def test_two_processes_give_the_single_process_result(shares: list[tuple[int, in
         for metric, value in whole.metrics().items():
             assert reduced.metrics()[metric] == pytest.approx(value, rel=1e-12), metric
     for rank in range(2):
-        assert "different sizes" in (tmp_path / f"refused{rank}").read_text()
+        for mismatch in ("bins", "classwise", "kind"):
+            assert "different kinds" in (tmp_path / f"{mismatch}{rank}").read_text()
 
 
 def test_all_reduce_without_processes_says_what_is_missing() -> None:

@@ -21,10 +21,10 @@ def test_histogram_equals_the_oracle(kind: str) -> None:
     logits, labels = passes()
     alpha, mean = oracle.alpha(logits.numpy(), kind), oracle.softmax(logits.numpy()).mean(0)
     index = np.array([oracle.which_bin(value, 20) for value in alpha])
-    histogram = ss.VarianceHistogram(bins=20)
-    histogram.update(logits=logits[:, :100], labels=labels[:100], kind=kind)
-    rest = ss.VarianceHistogram(bins=20)
-    rest.update(logits=logits[:, 100:], labels=labels[100:], kind=kind)
+    histogram = ss.VarianceHistogram(bins=20, kind=kind)
+    histogram.update(logits=logits[:, :100], labels=labels[:100])
+    rest = ss.VarianceHistogram(bins=20, kind=kind)
+    rest.update(logits=logits[:, 100:].numpy(), labels=labels[100:].numpy())
     histogram.merge(rest)
     result = histogram.compute()
     correct = mean.argmax(1) == labels.numpy()
@@ -48,5 +48,26 @@ def test_saved_and_empty_histograms() -> None:
     assert ss.VarianceHistogram.from_json(histogram.to_json()).to_json() == histogram.to_json()
     with pytest.raises(ValueError, match="not a saved VarianceHistogram"):
         ss.VarianceHistogram.from_json(ss.Calibration().to_json())
-    with pytest.raises(ValueError, match="bins must be at least 1"):
+    with pytest.raises(ValueError, match="bins must be a whole number of at least 1"):
         ss.VarianceHistogram(bins=0)
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "message"),
+    [
+        (torch.zeros(2, 4, 3), torch.tensor([0.9, 1.2, 2.7, 3.0]), "integer class indices"),
+        (torch.zeros(2, 4, 3), torch.tensor([0]), r"labels must have shape \(4,\)"),
+        (torch.zeros(2, 4, 3), torch.tensor([0, 1, 2, 9]), r"labels\[3\] = 9"),
+        (torch.zeros(1, 4, 3), torch.tensor([0, 1, 2, 0]), "at least 2 passes"),
+        (torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]), r"\(T, B, C\)"),
+        (torch.full((2, 4, 3), float("nan")), torch.tensor([0, 1, 2, 0]), "logits must be finite.*8 of 8 rows"),
+    ],
+)
+def test_bad_input_is_named_and_adds_nothing(logits: Tensor, labels: Tensor, message: str) -> None:
+    histogram = ss.VarianceHistogram()
+    before = histogram.to_json()
+    with pytest.raises(ValueError, match=message):
+        histogram.update(logits=logits, labels=labels)
+    assert histogram.to_json() == before
+    with pytest.raises(ValueError, match="kind='tv' is unknown"):
+        ss.VarianceHistogram(kind="tv")

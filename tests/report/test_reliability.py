@@ -28,6 +28,7 @@ def test_bars_are_the_bins_and_empty_bins_have_none(result: ss.CalibrationResult
     assert [bar.get_x() for bar in accuracy] == pytest.approx([0.6, 0.9])
     assert [bar.get_height() for bar in accuracy] == pytest.approx([1.0, 0.5])
     assert [bar.get_height() for bar in gap] == pytest.approx([0.65 - 1.0, 0.95 - 0.5])
+    assert [bar.get_y() for bar in gap] == pytest.approx([1.0, 0.5])  # from the accuracy to the confidence
     heights = [bar.get_height() for bar in shares]
     assert len(heights) == 10
     assert heights[9] == pytest.approx(2 * heights[6])

@@ -8,11 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
-from importlib.metadata import version
+from io import TextIOWrapper
 
 from tyro.conf import FlagCreatePairsOff
 from tyro.extras import SubcommandApp
 
+from singleshot import __version__
 from singleshot.cli.quickstart import quickstart
 
 app = SubcommandApp()
@@ -22,18 +23,27 @@ app.command(help="Compare an overconfident net with calibrated ones, in a minute
 def main(args: Sequence[str] | None = None) -> None:
     """Run one command; a user's error is one message on standard error, never a traceback."""
     args = sys.argv[1:] if args is None else list(args)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± shows a question mark, not an error
     if args == ["--version"]:
-        print(f"singleshot {version('singleshot')}")
+        print(f"singleshot {__version__}")
         return
     try:
         app.cli(
             prog="singleshot",
-            description="Confidence one can act on, from one forward pass. Start with: singleshot quickstart",
+            description="Confidence one can act on, from one forward pass. Start with: singleshot quickstart\n\n"
+            "singleshot COMMAND --help explains a command; singleshot --version tells which this is.",
             args=args,
             config=(FlagCreatePairsOff,),
         )
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         _exit(2, str(error))
+    except BrokenPipeError:  # whoever read the output has had enough; nothing more can be said to them
+        sys.stdout = None
+        sys.exit(1)
+    except OSError as error:
+        _exit(1, f"{error}; what was finished before is kept")
     except BrokenProcessPool:
         _exit(1, "a worker process died, perhaps for want of memory; the same command continues where it stopped")
     except KeyboardInterrupt:

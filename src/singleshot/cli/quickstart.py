@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,10 @@ if TYPE_CHECKING:
     from singleshot.experiments.grid import RunStore
     from singleshot.experiments.quickstart import Run
     from singleshot.experiments.summary import MethodSummary
+
+
+MOST_SEEDS = 1000
+WIDE = 112  # columns that the whole table needs
 
 
 def quickstart(
@@ -36,23 +39,30 @@ def quickstart(
         restart: forget earlier results in the output folder.
         as_json: print every number as JSON instead of the table.
     """
-    if seeds < 1:
-        raise ValueError(f"--seeds must be at least 1, got {seeds}")
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"--seeds must lie in [1, {MOST_SEEDS}], got {seeds}")
     if jobs < 0:
         raise ValueError(f"--jobs must be at least 1, or 0 for all cores, got {jobs}")
+    from singleshot.experiments.environment import usable_cores
+    from singleshot.files import FolderNotUsableError, exclusive
+
+    try:
+        with exclusive(output):
+            _quickstart(output, seeds, jobs or usable_cores(), restart, as_json)
+    except FolderNotUsableError as error:
+        raise ValueError(f"--output {output} {error}; choose another folder") from None
+
+
+def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: bool) -> None:
     from singleshot.experiments.grid import RunStore
     from singleshot.experiments.quickstart import METHODS, Setting
     from singleshot.experiments.summary import summarize
 
-    try:
-        output.mkdir(parents=True, exist_ok=True)  # before the work: a result that cannot be kept is not made
-    except OSError as error:
-        raise ValueError(f"--output {output} cannot be a folder: {error.strerror}") from None
     results, figure = output / "results.json", output / "reliability.png"
     if restart:
         results.unlink(missing_ok=True)
     store = RunStore.open(results, Setting())
-    _train(store, seeds, jobs or os.cpu_count() or 1)
+    _train(store, seeds, jobs)
     summaries = [summarize(method, [store.runs[method, seed] for seed in range(seeds)]) for method in METHODS]
     _save_figure(summaries, seeds, figure)
     if as_json:
@@ -97,25 +107,28 @@ def _train(store: RunStore, seeds: int, jobs: int) -> None:
 
 
 def _print_table(summaries: list[MethodSummary], store: RunStore, seeds: int) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     from singleshot.experiments.summary import table_rows
 
-    setting = store.setting
-    table = Table(
-        title=f"Digits, {setting.train_images} training images: mean ± standard error over {seeds} seeds",
-        caption="Test images, one forward pass each. ECE, MCE, NLL, Brier: lower is better. Best value bold.",
-    )
-    header, rows = table_rows(summaries, bold=("[bold]", "[/bold]"))
-    table.add_column(header[0], no_wrap=True)
-    for name in header[1:]:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*row)
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)  # a file or a pipe has no edge to wrap at
+    table = Table(
+        title=f"Digits, {store.setting.train_images} training images: mean ± standard error over {seeds} seeds",
+        caption="Test images, one forward pass each. ECE, MCE, NLL, Brier: lower is better. Best value bold.",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    header, rows = table_rows(summaries, bold=("[bold]", "[/bold]"))
+    left_out = {"MCE", "training"} if console.width < WIDE else set()
+    shown = [column for column, name in enumerate(header) if name not in left_out]
+    for column in shown:
+        table.add_column(header[column], justify="right" if column else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[column] for column in shown))
     console.print(table)
 
 

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
+from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 
 
-def describe_environment() -> dict[str, str | int]:
-    """Versions and hardware, to stand beside every stored result."""
+@cache
+def describe_environment() -> dict[str, str | int | None]:
+    """Versions, revision and hardware, to stand beside every stored result."""
     versions = {name: version(name) for name in ("singleshot", "torch", "numpy", "scikit-learn")}
-    return {
-        **versions,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count() or 1,
-    }
+    hardware: dict[str, str | int] = {"machine": platform.machine(), "cores": usable_cores()}
+    return {**versions, "python": platform.python_version(), "revision": _revision(), **hardware}
+
+
+def usable_cores() -> int:
+    """The cores this process may run on, which a container or a scheduler can limit."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _revision() -> str | None:
+    """The commit of a checkout; an installed package has its version alone."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -12,7 +13,6 @@ from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
-from singleshot.experiments.environment import describe_environment
 from singleshot.experiments.quickstart import METHODS, Run, Setting, train_and_evaluate
 from singleshot.files import write_text
 
@@ -36,7 +36,7 @@ class RunStore:
         advice = "choose another --output, or --restart to do it all again"
         try:
             found, runs = _parse(path.read_text(encoding="utf-8"))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
             raise ValueError(f"{path} holds no quickstart results that can be continued ({error}); {advice}") from None
         if found != setting:
             raise ValueError(f"{path} holds runs of another setting ({found}); {advice}")
@@ -48,7 +48,6 @@ class RunStore:
         self.runs[run.method, run.seed] = run
         content = {
             "format": FORMAT,
-            "environment": describe_environment(),
             "setting": asdict(self.setting),
             "runs": [self.runs[key].to_dict() for key in sorted(self.runs)],
         }
@@ -71,25 +70,31 @@ def run_grid(store: RunStore, seeds: int, jobs: int, on_finished: Callable[[Run]
     todo = store.missing(seeds)
     if not todo:
         return
-    workers = min(jobs, len(todo))
-    with (
-        _one_thread_each(),
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent) as pool,
-    ):
-        pending = [pool.submit(train_and_evaluate, store.setting, method, seed) for method, seed in todo]
+    with _one_thread_each(), ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as pool:
+        with _interrupts_ignored():  # the workers start here
+            pending = [pool.submit(train_and_evaluate, store.setting, method, seed) for method, seed in todo]
         try:
             for future in as_completed(pending):
                 run = future.result()
                 store.add(run)
                 on_finished(run)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in list(pool._processes.values()):
+                worker.terminate()  # what is under way would be thrown away anyhow
             raise
 
 
-def _leave_interrupts_to_parent() -> None:
-    """Ctrl-C reaches every process of the terminal; a worker would answer it with a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Processes started within ignore Ctrl-C, from their first moment: the parent alone answers it."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from singleshot.data import split_digits
+from singleshot.experiments.environment import describe_environment
 from singleshot.losses import ci_loss, cross_entropy_loss, label_smoothing_loss, vwci_loss
 from singleshot.metrics import Calibration
 from singleshot.models import SmallCNN
@@ -42,32 +43,35 @@ class Method:
 
 METHODS = {
     "cross-entropy": Method(cross_entropy_loss, several_passes=False),
-    "cross-entropy, 5 passes": Method(cross_entropy_loss, several_passes=True),
+    "cross-entropy, T = 5": Method(cross_entropy_loss, several_passes=True),
     "label smoothing 0.1": Method(lambda z, y: label_smoothing_loss(z, y, epsilon=0.1), several_passes=False),
     "CI 0.1": Method(lambda z, y: ci_loss(z, y, beta=0.1), several_passes=False),
     "VWCI": Method(vwci_loss, several_passes=True),
-    "VWCI, total variation": Method(lambda z, y: vwci_loss(z, y, variance="total_variation"), several_passes=True),
+    "VWCI total variation": Method(lambda z, y: vwci_loss(z, y, variance="total_variation"), several_passes=True),
 }
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training run: its place in the grid, its cost, and what it gave on the images it never saw."""
+    """One training run: its place in the grid, its cost, where it was made, and what it gave on unseen images."""
 
     method: str
     seed: int
     seconds: float
+    environment: dict[str, Any]
     calibration: Calibration
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; the calibration state goes in as its own JSON text."""
-        return {**vars(self), "calibration": self.calibration.to_json()}
+        """Plain values: the metrics to read, and the calibration state they come from."""
+        result = self.calibration.compute()
+        return {**vars(self), "metrics": result.metrics(), "calibration": self.calibration.to_dict()}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Run:
         """The run that `to_dict` wrote."""
-        calibration = Calibration.from_json(content["calibration"])
-        return cls(str(content["method"]), int(content["seed"]), float(content["seconds"]), calibration)
+        calibration = Calibration.from_dict(content["calibration"])
+        environment = dict(content["environment"])
+        return cls(str(content["method"]), int(content["seed"]), float(content["seconds"]), environment, calibration)
 
 
 def train_and_evaluate(
@@ -87,7 +91,7 @@ def train_and_evaluate(
     model.eval()
     with torch.no_grad():
         calibration.update(logits=model(held_out.normalized()), labels=held_out.labels)
-    return Run(method, seed, seconds, calibration)
+    return Run(method, seed, seconds, describe_environment(), calibration)
 
 
 def _train(model: SmallCNN, images: Tensor, labels: Tensor, setting: Setting, method: Method) -> None:

@@ -76,7 +76,7 @@ def table_rows(summaries: Sequence[MethodSummary], bold: tuple[str, str]) -> tup
         cells = [summary.method]
         for metric, _ in COLUMNS.values():
             estimate = summary.metrics[metric]
-            cells.append(str(estimate).join(bold) if estimate.mean == best[metric] else str(estimate))
+            cells.append(f"{bold[0]}{estimate}{bold[1]}" if estimate.mean == best[metric] else str(estimate))
         cells.append(f"{summary.metrics['train_seconds'].mean:.1f} s")
         rows.append(cells)
     return ["method", *COLUMNS, "training"], rows

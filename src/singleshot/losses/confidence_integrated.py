@@ -6,7 +6,8 @@ import math
 
 from torch import Tensor
 
-from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss, require_non_negative
+from singleshot.checks import check_non_negative
+from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss
 
 
 def ci_loss(
@@ -26,9 +27,9 @@ def ci_loss(
     >>> ci_loss(torch.zeros(1, 4), torch.tensor([0]), beta=1.0)  # uniform already: only the cross-entropy is left
     tensor(1.3863)
     """
-    require_non_negative("beta", beta)
-    terms = loss_terms(logits, labels, weight, ignore_index)
-    divergence = terms.uniform - math.log(logits.shape[-1]) * terms.class_weight
+    check_non_negative("beta", beta)
+    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
+    divergence = terms.uniform - math.log(logits.shape[-1]) * terms.mean_class_weight
     return reduce_loss(terms.ground_truth + beta * divergence, terms, reduction)
 
 
@@ -38,7 +39,7 @@ class CILoss(ClassificationLoss):
     def __init__(
         self, *, beta: float, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> None:
-        require_non_negative("beta", beta)
+        check_non_negative("beta", beta)
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
         self.beta = beta
 

@@ -21,7 +21,7 @@ def cross_entropy_loss(
     >>> cross_entropy_loss(torch.zeros(5, 2, 4), torch.tensor([0, 3]))
     tensor(1.3863)
     """
-    terms = loss_terms(logits, labels, weight, ignore_index)
+    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     return reduce_loss(terms.ground_truth, terms, reduction)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss, require_non_negative
+from singleshot.checks import check_non_negative
+from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss
 
 
 def entropy_ci_loss(
@@ -22,8 +23,8 @@ def entropy_ci_loss(
     >>> entropy_ci_loss(torch.zeros(1, 4), torch.tensor([0]), gamma=1.0)
     tensor(0.)
     """
-    require_non_negative("gamma", gamma)
-    terms = loss_terms(logits, labels, weight, ignore_index)
+    check_non_negative("gamma", gamma)
+    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     entropy = -(terms.log_probs.exp() * terms.log_probs).sum(-1).mean(0)
     return reduce_loss(terms.ground_truth - gamma * entropy * terms.example_weight, terms, reduction)
 
@@ -34,7 +35,7 @@ class EntropyCILoss(ClassificationLoss):
     def __init__(
         self, *, gamma: float, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> None:
-        require_non_negative("gamma", gamma)
+        check_non_negative("gamma", gamma)
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
         self.gamma = gamma
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss, require_fraction
+from singleshot.checks import check_fraction
+from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss
 
 
 def label_smoothing_loss(
@@ -22,8 +23,8 @@ def label_smoothing_loss(
     >>> label_smoothing_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), epsilon=0.1)
     tensor(0.2269)
     """
-    require_fraction("epsilon", epsilon)
-    terms = loss_terms(logits, labels, weight, ignore_index)
+    check_fraction("epsilon", epsilon)
+    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     return reduce_loss((1 - epsilon) * terms.ground_truth + epsilon * terms.uniform, terms, reduction)
 
 
@@ -33,7 +34,7 @@ class LabelSmoothingLoss(ClassificationLoss):
     def __init__(
         self, *, epsilon: float, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> None:
-        require_fraction("epsilon", epsilon)
+        check_fraction("epsilon", epsilon)
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
         self.epsilon = epsilon
 

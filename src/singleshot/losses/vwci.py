@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from singleshot.checks import check_passes, check_scores
 from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss
-from singleshot.uncertainty import VarianceReading, variance_reading
+from singleshot.uncertainty import VarianceReading, apply_reading, variance_reading
 
 
 def vwci_loss(
@@ -35,14 +36,11 @@ def vwci_loss(
     >>> vwci_loss(logits, torch.tensor([0]), reduction="none")
     tensor([2.0181])
     """
-    reading = variance_reading(variance)
-    if logits.ndim != 3:
-        raise ValueError(
-            f"logits must have shape (T, B, C), T stochastic passes over the same batch, got {tuple(logits.shape)}; "
-            "variance weighting needs the disagreement of several passes"
-        )
-    terms = loss_terms(logits, labels, weight, ignore_index)
-    alpha = reading(terms.log_probs if differentiate_alpha else terms.log_probs.detach())
+    reading = variance_reading(variance, name="variance")
+    check_scores(logits, ("(T, B, C)",))
+    check_passes(logits)
+    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
+    alpha = apply_reading(reading, terms.log_probs if differentiate_alpha else terms.log_probs.detach())
     return reduce_loss((1 - alpha) * terms.ground_truth + alpha * terms.uniform, terms, reduction)
 
 
@@ -58,7 +56,7 @@ class VWCILoss(ClassificationLoss):
         ignore_index: int = -100,
         reduction: str = "mean",
     ) -> None:
-        variance_reading(variance)  # an unknown name is an error now, not at the first step
+        variance_reading(variance, name="variance")  # an unknown name is an error now, not at the first step
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
         self.variance = variance
         self.differentiate_alpha = differentiate_alpha

@@ -20,11 +20,18 @@ def bin_index(values: Tensor, bins: int) -> Tensor:
 
 def bin_edges(bins: int) -> Tensor:
     """The bins + 1 edges k / bins, in float64."""
-    return torch.arange(bins + 1, dtype=torch.float64) / bins
+    return torch.arange(bins + 1, dtype=torch.float64, device="cpu") / bins
 
 
 def sum_by_bin(index: Tensor, bins: int, values: Tensor | None = None) -> Tensor:
     """How many examples each bin has (int64), or the float64 sum of their values."""
     if values is None:
         return torch.bincount(index, minlength=bins)
-    return torch.bincount(index, weights=values.double(), minlength=bins)
+    # double() once more: of no values at all, bincount makes integers
+    return torch.bincount(index, weights=values.double(), minlength=bins).double()
+
+
+def bins_are_plausible(count: Tensor, correct: Tensor, total: Tensor) -> bool:
+    """Whether bins with so many examples could have so many right ones and values in [0, 1] of this sum."""
+    countable = count.double().sum() < 2**53
+    return bool(countable and (correct <= count).all() and (total <= count * (1 + 1e-6) + 1e-6).all())

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.metrics.binning import bin_edges, bin_index, sum_by_bin
+from singleshot.checks import (
+    FINITE,
+    PROBABILITIES,
+    as_tensor,
+    check_labels,
+    check_rows,
+    check_scores,
+    finite_rows,
+    probability_rows,
+)
+from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.result import Bins, CalibrationResult
 from singleshot.metrics.rows import rows_from_logits, rows_from_probs
-from singleshot.metrics.state import AdditiveState
+from singleshot.metrics.state import AdditiveState, Layout, Options, check_size
 from singleshot.uncertainty import at_least_float32
 
 CHUNK_ELEMENTS = 2**19
@@ -35,30 +43,37 @@ class Calibration(AdditiveState):
     (0.5, 0.4)
     """
 
-    kind = "calibration"
+    format_name = "calibration"
 
     def __init__(self, bins: int = 20, *, classwise: bool = False) -> None:
-        if bins < 1:
-            raise ValueError(f"bins must be at least 1, got {bins}")
-        sizes = {"bins": bins, "classes": 0} if classwise else {"bins": bins}  # classes are learned from the data
-        super().__init__(sizes)
+        super().__init__({"bins": bins, "classes": 0} if classwise else {"bins": bins})
 
     @staticmethod
-    def _zero_sums(sizes: dict[str, int]) -> dict[str, Tensor]:
-        bins = sizes["bins"]
-        sums = {
-            "count": torch.zeros(bins, dtype=torch.int64),
-            "correct": torch.zeros(bins, dtype=torch.int64),
-            "confidence": torch.zeros(bins, dtype=torch.float64),
-            "nll": torch.zeros((), dtype=torch.float64),
-            "brier": torch.zeros((), dtype=torch.float64),
+    def _layout(options: Options) -> Layout:
+        bins = check_size("bins", options["bins"], least=1)
+        per_bin: Layout = {
+            "count": ((bins,), torch.int64),
+            "correct": ((bins,), torch.int64),
+            "confidence": ((bins,), torch.float64),
+            "nll": ((), torch.float64),
+            "brier": ((), torch.float64),
         }
-        if "classes" in sizes:
-            classes = sizes["classes"]
-            sums["class_count"] = torch.zeros(classes, bins, dtype=torch.int64)
-            sums["class_correct"] = torch.zeros(classes, bins, dtype=torch.int64)
-            sums["class_probability"] = torch.zeros(classes, bins, dtype=torch.float64)
-        return sums
+        if "classes" not in options:
+            return per_bin
+        classes = check_size("classes", options["classes"], least=0)
+        return {
+            **per_bin,
+            "class_count": ((classes, bins), torch.int64),
+            "class_correct": ((classes, bins), torch.int64),
+            "class_probability": ((classes, bins), torch.float64),
+        }
+
+    def _is_plausible(self) -> bool:
+        sums = self._sums
+        plausible = bins_are_plausible(sums["count"], sums["correct"], sums["confidence"])
+        if "class_count" in sums:
+            plausible &= bins_are_plausible(sums["class_count"], sums["class_correct"], sums["class_probability"])
+        return plausible
 
     def update(
         self,
@@ -71,18 +86,21 @@ class Calibration(AdditiveState):
         if (logits is None) == (probs is None):
             raise ValueError("update takes either logits= or probs=, and labels=")
         name, given = ("logits", logits) if logits is not None else ("probs", probs)
-        scores, target = _checked(name, _as_tensor(given), _as_tensor(labels))
-        if not len(scores):
-            return
+        scores = as_tensor(given, name)
+        check_scores(scores, ("(N, C)",), name=name)
+        target = check_labels(as_tensor(labels, "labels"), *scores.shape).to(scores.device)
+        rows_are_fine, demand = (finite_rows, FINITE) if name == "logits" else (probability_rows, PROBABILITIES)
         batch = self._empty_twin(scores.shape[1])  # whole or not at all: a bad row must not leave half a batch behind
         rows = max(1, CHUNK_ELEMENTS // scores.shape[1])
         for first in range(0, len(scores), rows):
-            batch._add(name, scores[first : first + rows], target[first : first + rows].to(scores.device), first)
+            part = scores[first : first + rows]
+            check_rows(part, rows_are_fine, demand, whole=scores)
+            batch._add(name, part, target[first : first + rows])
         self.merge(batch)
 
     def compute(self) -> CalibrationResult:
         """Every metric, from the sums so far."""
-        bins, sums = self._sizes["bins"], self._sums
+        bins, sums = int(self._options["bins"]), self._sums
         total = int(sums["count"].sum())
         if not total:
             raise ValueError("there is nothing to compute yet: update the Calibration with at least one example")
@@ -109,14 +127,15 @@ class Calibration(AdditiveState):
         )
 
     def _empty_twin(self, classes: int) -> Calibration:
-        return Calibration._of_sizes({name: classes if name == "classes" else n for name, n in self._sizes.items()})
+        learned = {"classes": classes} if "classes" in self._options else {}
+        return Calibration._with_options({**self._options, **learned})
 
-    def _add(self, name: str, scores: Tensor, labels: Tensor, first_row: int) -> None:
-        bins, sums = self._sizes["bins"], self._sums
+    def _add(self, name: str, scores: Tensor, labels: Tensor) -> None:
+        bins, sums = int(self._options["bins"]), self._sums
         wide = at_least_float32(scores)
         read = rows_from_logits if name == "logits" else rows_from_probs
         # Binned on the CPU: its sums are the same on every run, and not every accelerator has float64.
-        confidence, correct, nll, brier = (values.cpu() for values in read(wide, labels, first_row))
+        confidence, correct, nll, brier = (values.cpu() for values in read(wide, labels))
         given = confidence.to(scores.dtype) if name == "probs" else confidence  # half-precision bins have rounded edges
         index = bin_index(given, bins)
         sums["count"] += sum_by_bin(index, bins)
@@ -133,7 +152,7 @@ class Calibration(AdditiveState):
         A row sums to 1, so fewer than ``bins`` of its probabilities lie above 1 / bins: the first bin, which has nearly
         all of them, gets what the others leave of the totals.
         """
-        bins, classes = self._sizes["bins"], probs.shape[1]
+        bins, classes = int(self._options["bins"]), probs.shape[1]
         cells = classes * bins
         flat = probs.flatten()
         above = (flat > bin_edges(bins)[1].to(probs)).nonzero().squeeze(1)
@@ -147,27 +166,3 @@ class Calibration(AdditiveState):
         self._sums["class_count"] += count
         self._sums["class_probability"] += probability
         self._sums["class_correct"] += sum_by_bin(label_cell, cells).view(classes, bins)
-
-
-def _as_tensor(values: object) -> Tensor:
-    with warnings.catch_warnings():  # a memory-mapped array is read-only, and only read here
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.as_tensor(values).detach()
-
-
-def _checked(name: str, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    if scores.ndim != 2 or not scores.shape[1]:
-        raise ValueError(f"{name} must have shape (N, C), one row per example, got {tuple(scores.shape)}")
-    if not scores.is_floating_point():
-        raise ValueError(f"{name} must be floating point, got {scores.dtype}")
-    if labels.shape != scores.shape[:1]:
-        raise ValueError(f"labels must have shape ({len(scores)},), one per row of {name}, got {tuple(labels.shape)}")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"labels must be integer class indices, got {labels.dtype}")
-    labels = labels.long()
-    if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= scores.shape[1]):
-        row = int(((labels < 0) | (labels >= scores.shape[1])).int().argmax())
-        raise ValueError(
-            f"labels must lie in [0, {scores.shape[1]}), the classes of {name}; labels[{row}] is {int(labels[row])}"
-        )
-    return scores, labels

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bins:
     """A reliability diagram as numbers, each field of shape (bins,); an empty bin has NaN confidence and accuracy."""
 
@@ -39,7 +39,7 @@ class Bins:
         return (self.share * (reliable & confident)).sum(1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CalibrationResult:
     """What a `Calibration` computes."""
 

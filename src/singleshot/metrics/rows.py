@@ -10,9 +10,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SUM_TOLERANCE = 1e-2
-"""How far a row of probabilities may sum from 1: files hold probabilities rounded to a few digits."""
-
 
 class Rows(NamedTuple):
     """One value per example, each of shape (N,)."""
@@ -23,8 +20,8 @@ class Rows(NamedTuple):
     brier: Tensor  # Σ_c (p(c) − [c = y])²
 
 
-def rows_from_logits(logits: Tensor, labels: Tensor, first_row: int = 0) -> Rows:
-    """Row values of logits (N, C).
+def rows_from_logits(logits: Tensor, labels: Tensor) -> Rows:
+    """Row values of finite logits (N, C).
 
     Relative to the largest logit, with the label's term set apart, no step subtracts two nearly equal numbers: NLL and
     Brier score keep their digits in float32 even where the label has all the probability.
@@ -37,7 +34,6 @@ def rows_from_logits(logits: Tensor, labels: Tensor, first_row: int = 0) -> Rows
     best_other = odds.amax(1)
     other_odds = odds.sum(1)
     total = label_odds + other_odds
-    _require_rows(torch.isfinite(total), "logits must be numbers below infinity", logits, first_row)
 
     confidence = total.reciprocal()
     log_total = (other_odds + (label_odds - 1)).log1p()
@@ -52,20 +48,14 @@ def rows_from_logits(logits: Tensor, labels: Tensor, first_row: int = 0) -> Rows
     )
 
 
-def rows_from_probs(probs: Tensor, labels: Tensor, first_row: int = 0) -> Rows:
-    """Row values of probabilities (N, C); a label of probability 0 has an infinite NLL."""
-    total = probs.sum(1)
-    valid = ((total - 1).abs() <= SUM_TOLERANCE) & (probs.amin(1) >= 0)
-    _require_rows(
-        valid, "probs must be non-negative and sum to 1 in each row; logits go in as logits=", probs, first_row
-    )
-
+def rows_from_probs(probs: Tensor, labels: Tensor) -> Rows:
+    """Row values of probabilities (N, C) that sum to 1; a label of probability 0 has an infinite NLL."""
     column = labels.unsqueeze(1)
-    label_prob = probs.gather(1, column).squeeze(1)
+    label_prob = probs.gather(1, column).squeeze(1).clamp(max=1)  # 1.0000001 is rounding
     others = probs.scatter(1, column, 0)
     best_other = others.amax(1)
     return Rows(
-        confidence=torch.maximum(label_prob, best_other),
+        confidence=torch.maximum(label_prob, best_other.clamp(max=1)),
         correct=_label_is_first_largest(probs, labels, label_prob > best_other, label_prob == best_other),
         nll=-label_prob.log(),
         brier=others.square_().sum(1) + (1 - label_prob).square(),
@@ -81,13 +71,3 @@ def _label_is_first_largest(scores: Tensor, labels: Tensor, ahead: Tensor, tied:
     if len(rows):
         ahead[rows] = scores[rows].argmax(1) == labels[rows]
     return ahead
-
-
-def _require_rows(valid: Tensor, demand: str, values: Tensor, first_row: int) -> None:
-    if bool(valid.all()):
-        return
-    row = int((~valid).int().argmax())
-    shown = ", ".join(f"{value:g}" for value in values[row, :5].tolist())
-    more = ", ..." if values.shape[1] > 5 else ""
-    total = float(values[row].sum())
-    raise ValueError(f"{demand}: row {first_row + row} is [{shown}{more}] and sums to {total:g}")

@@ -15,92 +15,103 @@ from torch import Tensor
 from singleshot.files import write_text
 
 State = TypeVar("State", bound="AdditiveState")
+Options = dict[str, "int | str"]
+Layout = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 FORMAT_VERSION = 1
+HEADER_BYTES = 512  # room for the options of any state when processes compare them
 
 
 class AdditiveState(ABC):
-    """Named sums, int64 or float64, and the sizes that two states must share to be added.
+    """Named sums, int64 or float64, and the options that two states must share to be added.
 
-    A subclass says in `_zero_sums` which sums it keeps; everything else follows from their being sums.
-    The size ``classes`` may be 0 as long as no example was seen.
+    A subclass says in `_layout` which sums it keeps; everything else follows from their being sums. The option
+    ``classes`` may be 0 as long as no example was seen: the first data says what it is.
     """
 
-    kind: ClassVar[str]
+    format_name: ClassVar[str]
 
-    def __init__(self, sizes: dict[str, int]) -> None:
-        self._sizes = sizes
-        self._sums = self._zero_sums(sizes)
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        # On the CPU whatever the default device: the sums are few, and not every accelerator has float64.
+        layout = self._layout(options)
+        self._sums = {name: torch.zeros(shape, dtype=dtype, device="cpu") for name, (shape, dtype) in layout.items()}
 
     @staticmethod
     @abstractmethod
-    def _zero_sums(sizes: dict[str, int]) -> dict[str, Tensor]:
-        """Every sum the state keeps, at 0."""
+    def _layout(options: Options) -> Layout:
+        """Shape and dtype of every sum the state keeps; a ValueError for options that cannot be."""
+
+    @abstractmethod
+    def _is_plausible(self) -> bool:
+        """Whether these sums could have come from data."""
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self._options.items())
+        return f"<{type(self).__name__} with {options}: {int(self._sums['count'].sum()):,} examples>"
 
     def merge(self, other: AdditiveState) -> None:
         """Add what another state has seen; that one is left as it is."""
         if type(other) is not type(self):
             raise ValueError(f"a {type(self).__name__} merges with another one, got {type(other).__name__}")
-        if other._sizes != self._sizes:
-            if not self._agree_on_classes(other._sizes):
-                raise ValueError(f"states of different sizes do not merge: {self._sizes} here and {other._sizes} there")
-            if not other._sizes["classes"]:
-                return  # it has seen nothing
-            self._learn_classes(other._sizes["classes"])
-        for name, total in self._sums.items():
-            total += other._sums[name]  # noqa: PLW2901  (in place: the tensor in the dictionary grows)
+        self._agree_on_options(other._options)
+        if other._options == self._options:  # otherwise the other one has seen nothing
+            self._sums = {name: total + other._sums[name] for name, total in self._sums.items()}
 
     def all_reduce(self: State, group: dist.ProcessGroup | None = None) -> State:
         """A new state with what all processes of the group have seen; this one is left as it is."""
         device = _collective_device(group)
-        names = sorted(self._sizes)
-        mine = torch.tensor([self._sizes[name] for name in names], device=device)
-        everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-        dist.all_gather(everyone, mine, group=group)
         whole = self.copy()
-        for sizes in everyone:  # an empty state takes the sizes of the others, and a mismatch raises in every process
-            whole.merge(type(self)._of_sizes(dict(zip(names, sizes.tolist(), strict=True))))
+        for options in _gather_options(self._options, device, group):
+            whole._agree_on_options(options)
         for name, total in whole._sums.items():
-            shared = total.to(device)
+            shared = total.to(device, copy=True)
             dist.all_reduce(shared, group=group)
             whole._sums[name] = shared.cpu()
         return whole
 
     def copy(self: State) -> State:
         """A state of its own with the same sums."""
-        twin = type(self)._of_sizes(dict(self._sizes))
-        twin._sums = {name: total.clone() for name, total in self._sums.items()}
+        twin = type(self)._with_options(self._options)
+        twin.merge(self)
         return twin
 
-    def to_json(self) -> str:
-        """The sums as one JSON object, exact to the last bit."""
+    def to_dict(self) -> dict[str, Any]:
+        """The sums as plain numbers, exact to the last bit."""
         sums = {name: _to_jsonable(total.tolist()) for name, total in self._sums.items()}
-        header = {"format": f"singleshot.{self.kind}", "version": FORMAT_VERSION, "sizes": self._sizes}
-        return json.dumps({**header, "sums": sums}, allow_nan=False)
+        header = {"format": f"singleshot.{self.format_name}", "version": FORMAT_VERSION, "options": self._options}
+        return {**header, "sums": sums}
+
+    @classmethod
+    def from_dict(cls: type[State], content: Any) -> State:
+        """The state that `to_dict` wrote; anything else is a ValueError that says what is wrong."""
+        if not isinstance(content, dict) or content.get("format") != f"singleshot.{cls.format_name}":
+            raise ValueError(f'not a saved {cls.__name__}: "format" must be "singleshot.{cls.format_name}"')
+        if content.get("version") != FORMAT_VERSION:
+            raise ValueError(f"written in version {content.get('version')} of the format, this reads {FORMAT_VERSION}")
+        try:
+            options = content["options"]
+            sums = {name: _loaded(content["sums"][name], *spec) for name, spec in cls._layout(options).items()}
+            state = cls._with_options(options)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+            raise ValueError(f"a damaged {cls.__name__}: {error}") from None
+        state._sums = sums
+        if not (all(bool((total >= 0).all()) for total in sums.values()) and state._is_plausible()):
+            raise ValueError(f"a damaged {cls.__name__}: no data gives these sums")
+        return state
+
+    def to_json(self) -> str:
+        """The state as JSON text."""
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_json(cls: type[State], text: str) -> State:
         """The state that `to_json` wrote; anything else is a ValueError that says what is wrong."""
         try:
             content = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"not JSON: {error}") from None
-        if not isinstance(content, dict) or content.get("format") != f"singleshot.{cls.kind}":
-            raise ValueError(f'not a saved {cls.__name__}: "format" must be "singleshot.{cls.kind}"')
-        if content.get("version") != FORMAT_VERSION:
-            raise ValueError(f"written in version {content.get('version')} of the format, this reads {FORMAT_VERSION}")
-        try:
-            sizes = {str(name): int(size) for name, size in content["sizes"].items()}
-            with torch.device("meta"):  # sizes from outside allocate nothing before they are believed
-                expected = cls._zero_sums(sizes)
-            sums = {name: _like(total, content["sums"][name]) for name, total in expected.items()}
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
-            raise ValueError(f"a damaged {cls.__name__}: {error}") from None
-        if not all(bool((total >= 0).all()) for total in sums.values()):
-            raise ValueError(f"a damaged {cls.__name__}: every sum must be 0 or more")
-        state = cls._of_sizes(sizes)
-        state._sums = sums
-        return state
+        return cls.from_dict(content)
 
     def save(self, path: str | Path) -> None:
         """Write the state to a JSON file, atomically."""
@@ -115,21 +126,28 @@ class AdditiveState(ABC):
             raise ValueError(f"{path}: {error}") from None
 
     @classmethod
-    def _of_sizes(cls: type[State], sizes: dict[str, int]) -> State:
+    def _with_options(cls: type[State], options: Options) -> State:
         state = cls.__new__(cls)
-        AdditiveState.__init__(state, sizes)
+        AdditiveState.__init__(state, dict(options))
         return state
 
-    def _learn_classes(self, classes: int) -> None:
-        """Take the number of classes from the first data; the sums that depend on it are still empty."""
-        self._sizes = {**self._sizes, "classes": classes}
-        self._sums = {**self._zero_sums(self._sizes), **{n: t for n, t in self._sums.items() if t.numel()}}
+    def _agree_on_options(self, other: Options) -> None:
+        """Raise unless the options are the same; a state without examples takes the other's number of classes."""
+        if self._options == other:
+            return
+        one_is_empty = 0 in (self._options.get("classes"), other.get("classes"))
+        rest, other_rest = ({**options, "classes": "classes" in options} for options in (self._options, other))
+        if not one_is_empty or rest != other_rest:
+            raise ValueError(f"states of different kinds do not merge: {self._options} here and {other} there")
+        if not self._options["classes"]:
+            AdditiveState.__init__(self, dict(other))
 
-    def _agree_on_classes(self, other: dict[str, int]) -> bool:
-        """Whether the sizes differ only in that one of the two states has seen no example yet."""
-        if 0 not in (self._sizes.get("classes"), other.get("classes")):
-            return False
-        return self._sizes.keys() == other.keys() and {**self._sizes, "classes": 0} == {**other, "classes": 0}
+
+def check_size(name: str, value: object, least: int) -> int:
+    """A whole number of at least this, or an error."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return value
 
 
 def _collective_device(group: dist.ProcessGroup | None) -> torch.device:
@@ -139,6 +157,15 @@ def _collective_device(group: dist.ProcessGroup | None) -> torch.device:
     return torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
 
 
+def _gather_options(options: Options, device: torch.device, group: dist.ProcessGroup | None) -> list[Options]:
+    """The options of every process, as text of fixed length: they must be compared before any sum can be added."""
+    text = json.dumps(options).encode().ljust(HEADER_BYTES)
+    mine = torch.tensor(list(text), dtype=torch.uint8, device=device)
+    everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(everyone, mine, group=group)
+    return [json.loads(bytes(one.tolist())) for one in everyone]
+
+
 def _to_jsonable(value: Any) -> Any:
     """JSON knows no infinity: it is written as the text float() reads back."""
     if isinstance(value, list):
@@ -146,14 +173,18 @@ def _to_jsonable(value: Any) -> Any:
     return value if math.isfinite(value) else str(value)
 
 
+def _loaded(values: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """A sum as it was written: numbers of the right kind, and as many as its shape holds."""
+    loaded = torch.tensor(_from_jsonable(values), device="cpu", dtype=None if dtype == torch.int64 else dtype)
+    if loaded.numel() == 0 == math.prod(shape):
+        return loaded.to(dtype).reshape(shape)
+    if loaded.dtype != dtype or tuple(loaded.shape) != shape:
+        found = f"{loaded.dtype} of shape {tuple(loaded.shape)}"
+        raise ValueError(f"a sum must be {dtype} of shape {shape}, it is {found}")
+    return loaded
+
+
 def _from_jsonable(value: Any) -> Any:
     if isinstance(value, list):
         return [_from_jsonable(item) for item in value]
     return float(value) if isinstance(value, str) else value
-
-
-def _like(zeros: Tensor, values: Any) -> Tensor:
-    loaded = torch.tensor(_from_jsonable(values), dtype=zeros.dtype)
-    if loaded.shape != zeros.shape:
-        raise ValueError(f"a sum has shape {tuple(loaded.shape)} where {tuple(zeros.shape)} is needed")
-    return loaded

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.metrics.binning import bin_edges, bin_index, sum_by_bin
+from singleshot.checks import as_tensor, check_choice, check_labels, check_logits
+from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.rows import rows_from_probs
-from singleshot.metrics.state import AdditiveState
-from singleshot.uncertainty import VarianceReading, normalized_variance, predictive_mean
+from singleshot.metrics.state import AdditiveState, Layout, Options, check_size
+from singleshot.uncertainty import VARIANCE_KINDS, normalized_variance, predictive_mean
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class VarianceBins:
 class VarianceHistogram(AdditiveState):
     """Accuracy and score of the average prediction per bin of its normalized variance.
 
+    Args:
+        bins: equal-width bins (lo, hi] of the normalized variance.
+        kind: the reading of the variance, see :func:`singleshot.normalized_variance`.
+
     The state is made of sums: it merges, saves and reduces across processes as `Calibration` does.
 
     >>> agree = torch.tensor([[[5.0, 0.0]], [[5.0, 0.0]]])
@@ -37,38 +43,45 @@ class VarianceHistogram(AdditiveState):
     tensor([1., nan], dtype=torch.float64)
     """
 
-    kind = "variance_histogram"
+    format_name = "variance_histogram"
 
-    def __init__(self, bins: int = 20) -> None:
-        if bins < 1:
-            raise ValueError(f"bins must be at least 1, got {bins}")
-        super().__init__({"bins": bins})
+    def __init__(self, bins: int = 20, *, kind: str = "bhattacharyya") -> None:
+        super().__init__({"bins": bins, "kind": kind})
 
     @staticmethod
-    def _zero_sums(sizes: dict[str, int]) -> dict[str, Tensor]:
-        bins = sizes["bins"]
+    def _layout(options: Options) -> Layout:
+        bins = check_size("bins", options["bins"], least=1)
+        check_choice("kind", options["kind"], tuple(VARIANCE_KINDS))
         return {
-            "count": torch.zeros(bins, dtype=torch.int64),
-            "correct": torch.zeros(bins, dtype=torch.int64),
-            "score": torch.zeros(bins, dtype=torch.float64),
+            "count": ((bins,), torch.int64),
+            "correct": ((bins,), torch.int64),
+            "score": ((bins,), torch.float64),
         }
 
+    def _is_plausible(self) -> bool:
+        return bins_are_plausible(self._sums["count"], self._sums["correct"], self._sums["score"])
+
     @torch.no_grad()
-    def update(self, *, logits: Tensor, labels: Tensor, kind: str | VarianceReading = "bhattacharyya") -> None:
-        """Add T stochastic passes (T, B, C) over one batch with labels (B,)."""
-        bins = self._sizes["bins"]
-        index = bin_index(normalized_variance(logits, kind).cpu(), bins)
-        rows = rows_from_probs(predictive_mean(logits), labels.to(logits.device).long())
-        self._sums["count"] += sum_by_bin(index, bins)
-        self._sums["correct"] += sum_by_bin(index[rows.correct.cpu()], bins)
-        self._sums["score"] += sum_by_bin(index, bins, rows.confidence.cpu())
+    def update(self, *, logits: Tensor | np.ndarray, labels: Tensor | np.ndarray) -> None:
+        """Add T stochastic passes (T, B, C) over one batch with labels (B,). A bad batch adds nothing."""
+        logits = as_tensor(logits, "logits")
+        check_logits(logits, ("(T, B, C)",))
+        target = check_labels(as_tensor(labels, "labels"), *logits.shape[1:]).to(logits.device)
+        bins = int(self._options["bins"])
+        index = bin_index(normalized_variance(logits, str(self._options["kind"])).cpu(), bins)
+        rows = rows_from_probs(predictive_mean(logits), target)
+        batch = VarianceHistogram._with_options(self._options)
+        batch._sums["count"] = sum_by_bin(index, bins)
+        batch._sums["correct"] = sum_by_bin(index[rows.correct.cpu()], bins)
+        batch._sums["score"] = sum_by_bin(index, bins, rows.confidence.cpu())
+        self.merge(batch)
 
     def compute(self) -> VarianceBins:
         """The histogram of all examples so far."""
         count = self._sums["count"]
         if not int(count.sum()):
             raise ValueError("there is nothing to compute yet: update the VarianceHistogram with at least one example")
-        edges = bin_edges(self._sizes["bins"])
+        edges = bin_edges(int(self._options["bins"]))
         return VarianceBins(
             lower=edges[:-1],
             upper=edges[1:],

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-TEMPERATURE_BOUNDS = (1e-3, 1e3)
-MAX_STEPS = 100
+from singleshot.checks import as_tensor, check_labels, check_logits
+
+BOUND = 1e4  # where no temperature is best: how many times hotter or colder than the logits' own scale to stop
+MAX_STEPS = 200
 
 
 @dataclass(frozen=True)
@@ -25,33 +27,30 @@ class TemperatureScaling:
 
     temperature: float
 
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be a finite number above 0, got {self.temperature}")
+
     @classmethod
     @torch.no_grad()
     def fit(cls, logits: Tensor, labels: Tensor) -> TemperatureScaling:
         """The τ that minimises the mean NLL of logits (N, C) against labels (N,), to float64 precision.
 
-        The NLL is convex in the inverse temperature b = 1/τ. Newton's method finds its minimum in a few steps, and
-        falls back to bisection whenever a step would leave the bracket known to hold it. Where all labels have the
-        largest logit, or the logits are worse than none at all, no finite τ is best: the nearest bound is returned
-        with a warning.
+        The NLL is convex in the inverse temperature b = 1/τ, so a root of its slope is found: by Newton's method, or by
+        halving the bracket that holds the root wherever Newton would do worse. Where all labels have the largest
+        logit, or the logits are no better than chance, no finite τ > 0 is best: a bound is returned with a warning.
         """
-        _check(logits, labels)
-        margins = logits.double() - logits.double().gather(1, labels.long().unsqueeze(1))  # relative to the label's
-        coldest, hottest = TEMPERATURE_BOUNDS
-        low, high = 1 / hottest, 1 / coldest
-        if _slope_and_curvature(margins, low)[0] >= 0:
-            return cls._at_bound(hottest, "the logits predict the labels no better than chance")
-        if _slope_and_curvature(margins, high)[0] <= 0:
-            return cls._at_bound(coldest, "every label, or nearly so, has the largest logit")
-        inverse = 1.0
-        for _ in range(MAX_STEPS):
-            slope, curvature = _slope_and_curvature(margins, inverse)
-            low, high = (inverse, high) if slope < 0 else (low, inverse)
-            step = inverse - slope / curvature if curvature > 0 else math.nan
-            if abs(step - inverse) <= 1e-12 * inverse:
-                break
-            inverse = step if low < step < high else math.sqrt(low * high)
-        return cls(1 / inverse)
+        logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
+        check_logits(logits, ("(N, C)",))
+        labels = check_labels(labels, *logits.shape)
+        scale = float(logits.abs().max()) or 1.0
+        scaled = logits.double() / scale
+        margins = scaled - scaled.gather(1, labels.unsqueeze(1))  # relative to the label's own logit
+        if float(margins.max()) <= 0:
+            return cls._at_bound(scale / BOUND, "every label has the largest logit, so colder is always better")
+        if float(margins.mean(1).mean()) >= 0:  # the slope at b = 0, where the softmax is uniform
+            return cls._at_bound(scale * BOUND, "the logits are no better than chance, so hotter is always better")
+        return cls(scale / _root_of_slope(margins))
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Logits of any shape, divided by the temperature."""
@@ -67,23 +66,27 @@ class TemperatureScaling:
         return cls(temperature)
 
 
+def _root_of_slope(margins: Tensor) -> float:
+    """The b > 0 at which the slope, negative at 0 and increasing, is 0."""
+    low, high = 0.0, 1.0
+    while _slope_and_curvature(margins, high)[0] < 0:
+        low, high = high, 2 * high
+    inverse = high
+    for _ in range(MAX_STEPS):
+        slope, curvature = _slope_and_curvature(margins, inverse)
+        low, high = (inverse, high) if slope < 0 else (low, inverse)
+        step = inverse - slope / curvature if curvature > 0 else math.nan
+        if abs(step - inverse) <= 1e-13 * inverse or high - low <= 1e-15 * high:
+            return step if low <= step <= high else inverse
+        # A Newton step that stays in the bracket but hardly moves would crawl: halving is never that slow.
+        inside = low < step < high and abs(step - inverse) < (high - low) / 2
+        inverse = step if inside else (low + high) / 2
+    raise RuntimeError(f"the temperature did not converge in {MAX_STEPS} steps: 1/τ is between {low:g} and {high:g}")
+
+
 def _slope_and_curvature(margins: Tensor, inverse: float) -> tuple[float, float]:
     """First and second derivative of the mean NLL in b: the mean and variance of the margins under softmax(b·z)."""
     probs = torch.softmax(margins * inverse, dim=1)
     mean = (probs * margins).sum(1)
     variance = (probs * (margins - mean.unsqueeze(1)).square()).sum(1)
     return float(mean.mean()), float(variance.mean())
-
-
-def _check(logits: Tensor, labels: Tensor) -> None:
-    if logits.ndim != 2 or 0 in logits.shape or not logits.is_floating_point():
-        raise ValueError(f"logits must be floating point of shape (N, C), got {logits.dtype} {tuple(logits.shape)}")
-    if labels.shape != logits.shape[:1] or labels.is_floating_point():
-        raise ValueError(f"labels must be {len(logits)} integers, got {labels.dtype} of shape {tuple(labels.shape)}")
-    if int(labels.min()) < 0 or int(labels.max()) >= logits.shape[1]:
-        raise ValueError(
-            f"labels must lie in [0, {logits.shape[1]}), got values from {int(labels.min())} to {int(labels.max())}"
-        )
-    if not bool(torch.isfinite(logits).all()):
-        row = int((~torch.isfinite(logits)).any(1).int().argmax())
-        raise ValueError(f"logits must be finite; row {row} is not")
