@@ -1,0 +1,83 @@
+"""DenseNet-40-12, without bottleneck or compression, with dropout after each convolution (Huang et al. 2017)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from singleshot.models.arguments import check_arguments, scaled
+from singleshot.models.initialization import initialize_convolutions
+
+
+class DenseNet(nn.Module):
+    """Three dense blocks in which each layer sees all layers before it, with a halving of the image in between.
+
+    Args:
+        layers: layers in each dense block; the network's depth is 3 · layers + 4.
+        growth: channels that each layer adds.
+        num_classes: outputs.
+        in_channels: channels of the images.
+        width: multiplies the growth and the channels of the first convolution.
+        dropout: share of the units dropped after each convolution but the first.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        growth: int,
+        num_classes: int,
+        *,
+        in_channels: int = 3,
+        width: float = 1.0,
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__()
+        check_arguments(
+            width=width, dropout=dropout, layers=layers, growth=growth, num_classes=num_classes, in_channels=in_channels
+        )
+        channels, added = scaled(16, width), scaled(growth, width)
+        features: list[nn.Module] = [nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)]
+        for block in range(3):
+            if block > 0:
+                features += [*_activated_convolution(channels, channels, 1, dropout), nn.AvgPool2d(2)]
+            for _ in range(layers):
+                features.append(DenseLayer(channels, added, dropout=dropout))
+                channels += added
+        self.features = nn.Sequential(*features, nn.BatchNorm2d(channels), nn.ReLU())
+        linear = nn.Linear(channels, num_classes)
+        nn.init.zeros_(linear.bias)
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear)
+        initialize_convolutions(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, in_channels, H, W), made for 32×32, to logits (B, num_classes)."""
+        logits: Tensor = self.head(self.features(images))
+        return logits
+
+
+class DenseLayer(nn.Module):
+    """Its input, with ``growth`` new channels computed from it appended."""
+
+    def __init__(self, inputs: int, growth: int, *, dropout: float) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(*_activated_convolution(inputs, growth, 3, dropout))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) to (B, inputs + growth, H, W)."""
+        return torch.cat([x, self.branch(x)], dim=1)
+
+
+def densenet40_12(num_classes: int, **options: Any) -> DenseNet:
+    """DenseNet-40-12; the options are those of :class:`DenseNet`."""
+    return DenseNet(12, 12, num_classes, **options)
+
+
+def _activated_convolution(inputs: int, outputs: int, size: int, dropout: float) -> list[nn.Module]:
+    return [
+        nn.BatchNorm2d(inputs),
+        nn.ReLU(),
+        nn.Conv2d(inputs, outputs, size, padding=size // 2, bias=False),
+        nn.Dropout(dropout),
+    ]

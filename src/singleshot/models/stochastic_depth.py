@@ -1,0 +1,66 @@
+"""Residual blocks that are dropped as a whole (Huang et al. 2016, Deep Networks with Stochastic Depth)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from singleshot.models.arguments import check_counts, check_survival
+
+
+class StochasticDepthBlock(nn.Module):
+    """relu(shortcut + branch), where training keeps or drops the branch by one coin for the whole batch.
+
+    Evaluation runs every branch and scales it by its survival probability. Only this module's own ``training`` flag
+    decides between the two; batch norms inside follow their own flags, so that Monte Carlo inference can switch on
+    the noise and nothing else.
+
+    Args:
+        branch: what may be dropped; it is not run when it is.
+        shortcut: what always stays. With ``nn.Identity`` the block's input must not be negative, as it is not after
+            a relu.
+        survival: the chance that the branch is kept.
+    """
+
+    def __init__(self, branch: nn.Module, shortcut: nn.Module, *, survival: float) -> None:
+        super().__init__()
+        check_survival(survival=survival)
+        self.branch = branch
+        self.shortcut = shortcut
+        self.survival = survival
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A noisy pass in training mode, the expected branch in evaluation mode."""
+        if self.training:
+            return self.kept(x) if self.draw() else self.dropped(x)
+        return torch.relu(self.shortcut(x) + self.survival * self.branch(x))
+
+    def draw(self) -> bool:
+        """Tosses the coin: whether the branch is kept this time."""
+        # On the CPU, whatever the model's device: asking a GPU for the answer would wait for all its queued work.
+        return bool(torch.rand((), device="cpu") < self.survival)
+
+    def kept(self, x: Tensor) -> Tensor:
+        """The block with its branch, unscaled."""
+        return torch.relu(self.shortcut(x) + self.branch(x))
+
+    def dropped(self, x: Tensor) -> Tensor:
+        """The block without its branch."""
+        if isinstance(self.shortcut, nn.Identity):
+            return x  # it comes out of a relu, so another one would change nothing
+        return torch.relu(self.shortcut(x))
+
+    def extra_repr(self) -> str:
+        """The survival probability."""
+        return f"survival={self.survival:.4g}"
+
+
+def linear_survival(blocks: int, last: float) -> list[float]:
+    """Survival probabilities 1 − l/L·(1 − last) of the blocks l = 1 … L: early blocks, which all others need, stay.
+
+    >>> linear_survival(4, last=0.5)
+    [0.875, 0.75, 0.625, 0.5]
+    """
+    check_counts(blocks=blocks)
+    check_survival(last=last)
+    return [1 - block / blocks * (1 - last) for block in range(1, blocks + 1)]

@@ -1,0 +1,78 @@
+"""VGG-16 with batch norm for 32×32 images, with dropout in its head (Simonyan & Zisserman 2015)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from singleshot.models.arguments import check_arguments, scaled
+from singleshot.models.initialization import initialize_convolutions
+
+STAGE_CHANNELS = (64, 128, 256, 512, 512)
+
+
+class VGG(nn.Module):
+    """Five stages of 3×3 convolutions, each halving the image, and three fully connected layers.
+
+    Args:
+        stages: convolutions in each of the five stages.
+        num_classes: outputs.
+        in_channels: channels of the images.
+        width: multiplies the channels of every layer.
+        dropout: share of the units dropped before each fully connected layer but the last.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[int],
+        num_classes: int,
+        *,
+        in_channels: int = 3,
+        width: float = 1.0,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        check_arguments(
+            width=width,
+            dropout=dropout,
+            num_classes=num_classes,
+            in_channels=in_channels,
+            stages=min(stages, default=0),
+        )
+        if len(stages) != len(STAGE_CHANNELS):
+            raise ValueError(f"stages must have {len(STAGE_CHANNELS)} entries, to bring 32×32 to 1×1, got {stages}")
+        layers: list[nn.Module] = []
+        channels = in_channels
+        for convolutions, stage_channels in zip(stages, STAGE_CHANNELS, strict=True):
+            outputs = scaled(stage_channels, width)
+            for _ in range(convolutions):
+                layers += [nn.Conv2d(channels, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
+                channels = outputs
+            layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers, nn.Flatten())
+        self.classifier = nn.Sequential(
+            nn.Dropout(dropout),
+            nn.Linear(channels, channels),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(channels, channels),
+            nn.ReLU(),
+            nn.Linear(channels, num_classes),
+        )
+        initialize_convolutions(self)
+        for layer in self.classifier:
+            if isinstance(layer, nn.Linear):
+                nn.init.normal_(layer.weight, std=0.01)
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, in_channels, 32, 32) to logits (B, num_classes)."""
+        logits: Tensor = self.classifier(self.features(images))
+        return logits
+
+
+def vgg16(num_classes: int, **options: Any) -> VGG:
+    """VGG-16; the options are those of :class:`VGG`."""
+    return VGG((2, 2, 3, 3, 3), num_classes, **options)

@@ -1,0 +1,96 @@
+"""WideResNet-16-8, with dropout inside its blocks (Zagoruyko & Komodakis 2016)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from singleshot.models.arguments import check_arguments, scaled
+from singleshot.models.initialization import initialize_convolutions
+
+
+class WideResNet(nn.Module):
+    """Three groups of wide pre-activation blocks; the second and the third halve the image.
+
+    Args:
+        blocks: blocks in each group; the network's depth is 6 · blocks + 4.
+        widening: the groups have 16, 32 and 64 times this many channels.
+        num_classes: outputs.
+        in_channels: channels of the images.
+        width: multiplies the channels of every layer, the first included.
+        dropout: share of the units dropped between the two convolutions of each block.
+    """
+
+    def __init__(
+        self,
+        blocks: int,
+        widening: int,
+        num_classes: int,
+        *,
+        in_channels: int = 3,
+        width: float = 1.0,
+        dropout: float = 0.3,
+    ) -> None:
+        super().__init__()
+        check_arguments(
+            width=width,
+            dropout=dropout,
+            blocks=blocks,
+            widening=widening,
+            num_classes=num_classes,
+            in_channels=in_channels,
+        )
+        channels = scaled(16, width)
+        self.stem = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
+        layers = []
+        for group in range(3):
+            outputs = scaled(16 * 2**group * widening, width)
+            for position in range(blocks):
+                stride = 2 if group > 0 and position == 0 else 1
+                layers.append(WideBlock(channels, outputs, stride=stride, dropout=dropout))
+                channels = outputs
+        self.blocks = nn.Sequential(*layers)
+        self.head = nn.Sequential(
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(channels, num_classes),
+        )
+        initialize_convolutions(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, in_channels, H, W), made for 32×32, to logits (B, num_classes)."""
+        logits: Tensor = self.head(self.blocks(self.stem(images)))
+        return logits
+
+
+class WideBlock(nn.Module):
+    """x + conv(dropout(relu(bn(conv(relu(bn(x))))))), the sum left without an activation."""
+
+    def __init__(self, inputs: int, outputs: int, *, stride: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(inputs)
+        self.branch = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
+        )
+        changes_shape = stride != 1 or inputs != outputs
+        self.projection = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if changes_shape else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Where the shape changes, the shortcut projects the activated input; elsewhere it is x untouched."""
+        activated = torch.relu(self.norm(x))
+        shortcut = x if self.projection is None else self.projection(activated)
+        out: Tensor = shortcut + self.branch(activated)
+        return out
+
+
+def wide_resnet16_8(num_classes: int, **options: Any) -> WideResNet:
+    """WideResNet-16-8; the options are those of :class:`WideResNet`."""
+    return WideResNet(2, 8, num_classes, **options)

@@ -1,0 +1,310 @@
+"""The five networks: their sizes, their shapes, their noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+
+from singleshot.models import (
+    StochasticDepthBlock,
+    densenet40_12,
+    resnet18,
+    resnet34,
+    vgg16,
+    wide_resnet16_8,
+)
+from singleshot.models.arguments import scaled
+from singleshot.models.densenet import DenseLayer, DenseNet
+from singleshot.models.resnet import ResNet
+from singleshot.models.vgg import VGG
+from singleshot.models.wide_resnet import WideBlock, WideResNet
+
+Build = Callable[..., nn.Module]
+NETWORKS: list[Build] = [resnet18, resnet34, vgg16, wide_resnet16_8, densenet40_12]
+WITH_DROPOUT: list[Build] = [vgg16, wide_resnet16_8, densenet40_12]
+CLASSES = 100
+
+
+def resnet_parameters(stages: Sequence[int]) -> int:
+    total = 9 * 3 * 64 + 2 * 64
+    inputs = 64
+    for count, outputs in zip(stages, (64, 128, 256, 512), strict=True):
+        for _ in range(count):
+            total += 9 * inputs * outputs + 9 * outputs**2 + 4 * outputs
+            if inputs != outputs:
+                total += inputs * outputs + 2 * outputs
+            inputs = outputs
+    return total + (512 + 1) * CLASSES
+
+
+def vgg_parameters() -> int:
+    convolutions = [3, 64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512]
+    total = sum((9 * a + 1) * b + 2 * b for a, b in pairwise(convolutions))
+    return total + 2 * (512 + 1) * 512 + (512 + 1) * CLASSES
+
+
+def wide_resnet_parameters() -> int:
+    total = 9 * 3 * 16
+    inputs = 16
+    for outputs in (128, 256, 512):
+        for _ in range(2):
+            total += 2 * inputs + 9 * inputs * outputs + 2 * outputs + 9 * outputs**2
+            if inputs != outputs:
+                total += inputs * outputs
+            inputs = outputs
+    return total + 2 * 512 + (512 + 1) * CLASSES
+
+
+def densenet_parameters() -> int:
+    layers = sum(2 * inputs + 9 * inputs * 12 for inputs in range(16, 16 + 36 * 12, 12))
+    transitions = sum(2 * channels + channels**2 for channels in (160, 304))
+    return 9 * 3 * 16 + layers + transitions + 2 * 448 + (448 + 1) * CLASSES
+
+
+@pytest.mark.parametrize(
+    ("build", "expected", "published"),
+    [
+        (resnet18, resnet_parameters([2, 2, 2, 2]), (11.15e6, 11.25e6)),
+        (resnet34, resnet_parameters([3, 4, 6, 3]), (21.25e6, 21.35e6)),
+        (vgg16, vgg_parameters(), (15.25e6, 15.35e6)),
+        (wide_resnet16_8, wide_resnet_parameters(), (10.95e6, 11.05e6)),
+        (densenet40_12, densenet_parameters(), (1.0e6, 1.1e6)),
+    ],
+)
+def test_sizes_are_the_published_ones(build: Build, expected: int, published: tuple[float, float]) -> None:
+    with torch.device("meta"):  # counted without being filled
+        network = build(CLASSES)
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    assert parameters == expected
+    assert published[0] < parameters < published[1]
+
+
+@pytest.mark.parametrize(
+    ("build", "depth", "projections"),
+    [(resnet18, 18, 3), (resnet34, 34, 3), (vgg16, 16, 0), (wide_resnet16_8, 14, 3), (densenet40_12, 40, 2)],
+)
+def test_depths_are_those_of_the_names(build: Build, depth: int, projections: int) -> None:
+    """DenseNet counts its 1×1 transitions as layers; WRN-16 counts its 13 + 3 convolutions, and no linear layer."""
+    with torch.device("meta"):
+        network = build(10)
+    sizes = [module.kernel_size[0] for module in network.modules() if isinstance(module, nn.Conv2d)]
+    linears = sum(isinstance(module, nn.Linear) for module in network.modules())
+    assert sizes.count(1) == projections
+    counted = projections if build is densenet40_12 else 0
+    assert sizes.count(3) + counted + linears == depth
+
+
+@pytest.mark.parametrize("build", NETWORKS)
+@pytest.mark.parametrize(
+    ("batch", "in_channels", "width"), [(1, 3, 0.125), (3, 1, 0.125), (5, 3, 0.0625), (2, 1, 0.01), (1, 2, 0.3)]
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_shapes(build: Build, batch: int, in_channels: int, width: float, training: bool) -> None:
+    network = build(7, in_channels=in_channels, width=width).train(training)
+    logits = network(torch.randn(batch, in_channels, 32, 32))
+    assert logits.shape == (batch, 7)
+    assert bool(logits.isfinite().all())
+
+
+@pytest.mark.parametrize("build", [resnet18, wide_resnet16_8, densenet40_12])
+def test_other_image_sizes(build: Build) -> None:
+    network = build(7, width=0.0625).eval()
+    assert network(torch.randn(2, 3, 64, 64)).shape == (2, 7)
+    assert network(torch.randn(2, 3, 28, 36)).shape == (2, 7)
+
+
+@pytest.mark.parametrize("build", NETWORKS)
+def test_images_shrink_only_where_the_paper_says(build: Build) -> None:
+    """The last feature map of 32×32 images: 1×1 in VGG, 4×4 in ResNet, 8×8 in the others."""
+    network = build(7, width=0.0625).eval()
+    sizes: list[tuple[int, ...]] = []
+    for module in network.modules():
+        if isinstance(module, nn.AdaptiveAvgPool2d | nn.Flatten):
+            module.register_forward_hook(lambda _, inputs, __: sizes.append(tuple(inputs[0].shape[2:])))
+    network(torch.randn(2, 3, 32, 32))
+    expected = {vgg16: (1, 1), resnet18: (4, 4), resnet34: (4, 4)}.get(build, (8, 8))
+    assert sizes[0] == expected
+
+
+@pytest.mark.parametrize("build", NETWORKS)
+def test_noise_in_training_and_none_in_evaluation(build: Build) -> None:
+    torch.manual_seed(0)
+    network = build(7, width=0.125)
+    images = torch.randn(4, 3, 32, 32)
+    passes = [network(images) for _ in range(4)]
+    assert any(not torch.equal(passes[0], other) for other in passes[1:])
+    network.eval()
+    assert torch.equal(network(images), network(images))
+
+
+@pytest.mark.parametrize(
+    ("build", "options"),
+    [(build, {"dropout": 0.0}) for build in WITH_DROPOUT] + [(build, {"survival": 1.0}) for build in NETWORKS[:2]],
+)
+def test_without_noise_training_passes_agree(build: Build, options: dict[str, float]) -> None:
+    network = build(7, width=0.0625, **options)
+    images = torch.randn(3, 3, 32, 32)
+    assert torch.equal(network(images), network(images))
+
+
+@pytest.mark.parametrize(
+    ("build", "rate", "count"), [(vgg16, 0.5, 2), (wide_resnet16_8, 0.3, 6), (densenet40_12, 0.2, 38)]
+)
+def test_dropout_rates_and_places(build: Build, rate: float, count: int) -> None:
+    with torch.device("meta"):
+        modules = list(build(10).modules())
+        changed = list(build(10, dropout=0.1).modules())
+    assert [module.p for module in modules if isinstance(module, nn.Dropout)] == [rate] * count
+    assert [module.p for module in changed if isinstance(module, nn.Dropout)] == [0.1] * count
+
+
+def test_vgg_drops_before_every_fully_connected_layer_but_the_last() -> None:
+    network = vgg16(10, width=0.125)
+    kinds = [type(layer).__name__ for layer in network.classifier]
+    assert kinds == ["Dropout", "Linear", "ReLU", "Dropout", "Linear", "ReLU", "Linear"]
+    assert not any(isinstance(layer, nn.Dropout) for layer in network.features)
+
+
+@pytest.mark.parametrize("build", NETWORKS)
+def test_gradients_reach_every_parameter(build: Build) -> None:
+    torch.manual_seed(0)
+    options = {"survival": 1.0} if build in NETWORKS[:2] else {"dropout": 0.0}
+    network = build(7, width=0.125, **options)
+    loss = nn.functional.cross_entropy(network(torch.randn(4, 3, 32, 32)), torch.tensor([0, 1, 2, 6]))
+    torch.autograd.backward(loss)
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+        assert name.endswith("bias") or bool(parameter.grad.any()), name  # a bias before batch norm may get exactly 0
+
+
+@pytest.mark.parametrize("build", NETWORKS)
+def test_initialization(build: Build) -> None:
+    torch.manual_seed(0)
+    network = build(10, width=0.5)
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            expected = math.sqrt(2 / (module.out_channels * math.prod(module.kernel_size)))
+            spread = float(module.weight.detach().std()) / expected
+            assert abs(spread - 1) < 5 / math.sqrt(2 * module.weight.numel())
+            assert module.bias is None or not bool(module.bias.any())
+        elif isinstance(module, nn.BatchNorm2d):
+            assert bool((module.weight == 1).all())
+            assert not bool(module.bias.any())
+        elif isinstance(module, nn.Linear) and build is vgg16:
+            assert float(module.weight.detach().std()) == pytest.approx(0.01, rel=0.1)
+    if build in {vgg16, densenet40_12}:
+        linears = [module for module in network.modules() if isinstance(module, nn.Linear)]
+        assert not any(bool(linear.bias.any()) for linear in linears)
+
+
+def test_a_wide_block_by_hand() -> None:
+    network = wide_resnet16_8(7, width=0.125).eval()
+    x = torch.randn(2, 2, 8, 8)
+    for block in list(network.blocks)[:2]:
+        assert isinstance(block, WideBlock)
+        first, norm, second = (layer for layer in block.branch if isinstance(layer, nn.Conv2d | nn.BatchNorm2d))
+        activated = block.norm(x).clamp(min=0)
+        branch = second(norm(first(activated)).clamp(min=0))
+        expected = branch + (x if block.projection is None else block.projection(activated))
+        x = block(x)
+        torch.testing.assert_close(x, expected)
+
+
+def test_a_dense_layer_keeps_its_input_and_adds_to_it() -> None:
+    network = densenet40_12(7, width=0.5).eval()
+    layer = network.features[1]
+    assert isinstance(layer, DenseLayer)
+    x = torch.randn(2, 8, 5, 5)
+    out = layer(x)
+    assert out.shape == (2, 8 + 6, 5, 5)
+    assert torch.equal(out[:, :8], x)
+    norm, convolution = (part for part in layer.branch if isinstance(part, nn.BatchNorm2d | nn.Conv2d))
+    torch.testing.assert_close(out[:, 8:], convolution(norm(x).clamp(min=0)))
+
+
+@pytest.mark.parametrize("build", WITH_DROPOUT)
+def test_traceable(build: Build) -> None:
+    network = build(7, width=0.0625)
+    images = torch.randn(2, 3, 32, 32)
+    traced = fx.symbolic_trace(network)
+    called = [traced.get_submodule(str(node.target)) for node in traced.graph.nodes if node.op == "call_module"]
+    dropouts = sum(isinstance(module, nn.Dropout) for module in network.modules())
+    assert sum(isinstance(module, nn.Dropout) for module in called) == dropouts
+    network.eval()
+    torch.testing.assert_close(fx.symbolic_trace(network)(images), network(images))
+
+
+def test_resnets_are_traceable_with_their_blocks_as_leaves() -> None:
+    class BlocksAsLeaves(fx.Tracer):
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            return isinstance(m, StochasticDepthBlock) or super().is_leaf_module(m, module_qualified_name)
+
+    network = resnet18(7, width=0.0625)
+    traced = fx.GraphModule(network, BlocksAsLeaves().trace(network))
+    called = [traced.get_submodule(str(node.target)) for node in traced.graph.nodes if node.op == "call_module"]
+    assert sum(isinstance(module, StochasticDepthBlock) for module in called) == 8
+    images = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(traced.eval()(images), network.eval()(images))
+
+
+def test_widths_round_and_never_vanish() -> None:
+    assert [scaled(64, width) for width in (1.0, 0.125, 0.1, 1.5, 1e-6)] == [64, 8, 6, 96, 1]
+    with torch.device("meta"):
+        assert vgg16(10, width=2.0).classifier[-1].in_features == 1024
+        assert resnet18(10, width=0.25).head[-1].in_features == 128
+
+
+@pytest.mark.parametrize("build", NETWORKS)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_classes": 0}, "num_classes must be a whole number of at least 1, got 0"),
+        ({"num_classes": 2.5}, "num_classes must be a whole number of at least 1, got 2.5"),
+        ({"num_classes": 10, "in_channels": 0}, "in_channels must be a whole number of at least 1, got 0"),
+        ({"num_classes": 10, "width": 0.0}, "width must be a positive multiplier.*got 0.0"),
+        ({"num_classes": 10, "width": float("nan")}, "width must be a positive multiplier.*got nan"),
+        ({"num_classes": 10, "width": float("inf")}, "width must be a positive multiplier.*got inf"),
+    ],
+)
+def test_bad_arguments_are_named(build: Build, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+@pytest.mark.parametrize("build", WITH_DROPOUT)
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
+def test_an_impossible_dropout_is_named(build: Build, dropout: float) -> None:
+    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\).*got"):
+        build(10, dropout=dropout)
+
+
+def test_bad_structures_are_named() -> None:
+    with pytest.raises(ValueError, match="stages must be a whole number of at least 1, got 0"):
+        ResNet((2, 0), 10)
+    with pytest.raises(ValueError, match="stages must be a whole number of at least 1, got 0"):
+        ResNet((), 10)
+    with pytest.raises(ValueError, match=r"stages must have 5 entries.*got \(2, 2\)"):
+        VGG((2, 2), 10)
+    with pytest.raises(ValueError, match="widening must be a whole number"):
+        WideResNet(2, 0, 10)
+    with pytest.raises(ValueError, match="growth must be a whole number"):
+        DenseNet(12, 0, 10)
+
+
+def test_float64_and_channels_last() -> None:
+    """Nothing in a forward pass fixes a dtype or a memory layout."""
+    for build in NETWORKS:
+        network = build(7, width=0.0625).eval()
+        images = torch.randn(2, 3, 32, 32)
+        expected: Tensor = network(images)
+        torch.testing.assert_close(network(images.contiguous(memory_format=torch.channels_last)), expected)
+        doubled = network.double()(images.double())
+        assert doubled.dtype == torch.float64
+        torch.testing.assert_close(doubled.float(), expected, rtol=1e-3, atol=1e-4)
