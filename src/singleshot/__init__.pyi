@@ -18,8 +18,10 @@ from .metrics import (
     CalibrationResult as CalibrationResult,
     VarianceHistogram as VarianceHistogram,
 )
+from .models import create_model as create_model, list_models as list_models
 from .posthoc import TemperatureScaling as TemperatureScaling
 from .report import reliability_diagram as reliability_diagram
+from .sampling import explain as explain, sample as sample, stochastic as stochastic
 from .uncertainty import (
     mutual_information as mutual_information,
     normalized_variance as normalized_variance,

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from singleshot.models import ResNet, StochasticDepthBlock, create_model, list_models
+from singleshot.sampling import noise_layers
 
 
 def test_the_list_is_sorted_and_a_copy() -> None:
@@ -29,7 +30,7 @@ def test_the_name_chooses_the_network() -> None:
 
 @pytest.mark.parametrize("name", list_models())
 @pytest.mark.parametrize("noise", [None, 0.25])
-def test_noise_is_dropout_or_survival(name: str, noise: float | None) -> None:
+def test_noise_is_the_share_that_is_dropped(name: str, noise: float | None) -> None:
     with torch.device("meta"):
         network = create_model(name, 10, noise=noise)
     defaults = {"vgg16": 0.5, "wide_resnet16_8": 0.3, "densenet40_12": 0.2, "resnet18": 0.5, "resnet34": 0.5}
@@ -38,14 +39,16 @@ def test_noise_is_dropout_or_survival(name: str, noise: float | None) -> None:
     survivals = [module.survival for module in network.modules() if isinstance(module, StochasticDepthBlock)]
     assert rates == (set() if survivals else {expected})
     assert bool(survivals) == name.startswith("resnet")
-    assert min(survivals, default=expected) == expected
+    assert min(survivals, default=1 - expected) == 1 - expected
 
 
-def test_no_noise_has_another_value_in_each_family() -> None:
-    with pytest.raises(ValueError, match=r"survival must lie in .* 1 drops nothing"):
-        create_model("resnet18", 10, noise=0.0)
-    with pytest.raises(ValueError, match=r"dropout must lie in .* 0 drops none"):
-        create_model("vgg16", 10, noise=1.0)
+@pytest.mark.parametrize("name", list_models())
+def test_no_noise_is_zero_and_all_of_it_is_refused(name: str) -> None:
+    network = create_model(name, 10, width=0.125, noise=0.0)
+    assert not noise_layers(network)
+    for noise in (1.0, -0.1, float("nan")):
+        with pytest.raises(ValueError, match=r"noise must lie in \[0, 1\)"):
+            create_model(name, 10, noise=noise)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -71,7 +70,7 @@ def run_grid(store: RunStore, seeds: int, jobs: int, on_finished: Callable[[Run]
     if not todo:
         return
     with _one_thread_each(), ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as pool:
-        with _interrupts_ignored():  # the workers start here
+        with _interrupts_held_back():  # the workers start here
             pending = [pool.submit(train_and_evaluate, store.setting, method, seed) for method, seed in todo]
         try:
             for future in as_completed(pending):
@@ -85,16 +84,16 @@ def run_grid(store: RunStore, seeds: int, jobs: int, on_finished: Callable[[Run]
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Processes started within ignore Ctrl-C, from their first moment: the parent alone answers it."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+def _interrupts_held_back() -> Iterator[None]:
+    """Processes started within never see Ctrl-C, not even while they start: the parent alone answers it, afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

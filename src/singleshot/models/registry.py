@@ -32,9 +32,9 @@ def create_model(
         num_classes: outputs.
         in_channels: channels of the images.
         width: multiplies the channels of every layer; 0.25 makes a network for a laptop.
-        noise: the parameter of the network's noise, in its own paper's terms. For VGG, WideResNet and DenseNet the
-            ``dropout`` rate, where 0 is no noise; for the ResNets the ``survival`` probability of the last block,
-            where 1 is no noise. None takes the paper's value: 0.5, 0.3, 0.2 and 0.5.
+        noise: the share that is dropped: of the units for VGG, WideResNet and DenseNet (their ``dropout``), of the
+            passes through the last block for the ResNets (1 − ``survival``). 0 is no noise; None takes the paper's
+            value: 0.5, 0.3, 0.2 and 0.5.
 
     >>> model = create_model("resnet18", num_classes=10, width=0.125)
     >>> model.blocks[-1].survival
@@ -44,8 +44,12 @@ def create_model(
         nearest = difflib.get_close_matches(str(name).lower(), list_models(), n=1)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"name={name!r} is no model; {hint}choose one of {', '.join(list_models())}")
-    build, noise_option = _NETWORKS[name]
-    options = {} if noise is None else {noise_option: noise}
+    if noise is not None and not 0 <= noise < 1:
+        raise ValueError(f"noise must lie in [0, 1), the share that is dropped, got {noise!r}; 0 drops nothing")
+    build, dropped_by = _NETWORKS[name]
+    options: dict[str, float] = {}
+    if noise is not None:
+        options[dropped_by] = noise if dropped_by == "dropout" else 1 - noise
     return build(num_classes, in_channels=in_channels, width=width, **options)
 
 

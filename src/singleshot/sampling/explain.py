@@ -1,0 +1,118 @@
+"""Why sampling a model costs what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from singleshot.sampling.coupling import frozen_statistics
+from singleshot.sampling.graph import NoiseGraph
+from singleshot.sampling.noise import noise_layers, noise_on_for_sampling
+from singleshot.sampling.sample import Plan, plan_for
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `sample` will do with a model, and what stands in the way of doing better."""
+
+    strategy: str
+    noise: tuple[str, ...]  # names of the noise layers
+    starts_at: str | None  # the first place in the graph where passes part
+    shared_parameters: float  # share of the parameters used before the noise
+    shared_work: float  # share of a pass's multiplications done before the noise
+    as_one_batch: bool  # whether what comes after the noise runs as one batch of T·B rows
+    obstacle: str | None
+
+    def __str__(self) -> str:
+        """A few lines to read."""
+        lines = [f"strategy: {self.strategy}" + (", the noisy part as one batch" if self.as_one_batch else "")]
+        lines.append(f"noise layers: {', '.join(self.noise) or 'none; noise in the forward code'}")
+        if self.starts_at is not None:
+            lines.append(f"the passes part at: {self.starts_at}")
+        lines.append(f"before that: {self.shared_parameters:.0%} of the parameters, {self.shared_work:.0%} of the work")
+        if self.obstacle is not None:
+            lines.append(f"what stopped a better strategy: {self.obstacle}")
+        return "\n".join(lines)
+
+
+def explain(model: nn.Module, x: Tensor) -> Explanation:
+    """How `sample` would run this model on this batch, in the mode the model is in now.
+
+    >>> model = nn.Sequential(nn.Linear(4, 60), nn.ReLU(), nn.Dropout(0.5), nn.Linear(60, 4))
+    >>> print(explain(model, torch.randn(2, 4)))
+    strategy: shared, the noisy part as one batch
+    noise layers: 2
+    the passes part at: 2
+    before that: 55% of the parameters, 50% of the work
+    """
+    with noise_on_for_sampling(model), torch.random.fork_rng(devices=[]):
+        plan = plan_for(model, x, warn=False)
+        parameters, work = (0.0, 0.0) if plan.graph is None else _shares(plan.graph, model, x)
+    return Explanation(
+        strategy=plan.strategy,
+        noise=tuple(noise_layers(model)),
+        starts_at=_first_draw(plan),
+        shared_parameters=parameters,
+        shared_work=work,
+        as_one_batch=plan.batch_dims is not None,
+        obstacle=plan.obstacle,
+    )
+
+
+def _first_draw(plan: Plan) -> str | None:
+    if plan.graph is None:
+        return None
+    first = next(node for node in plan.graph.graph.nodes if node in plan.graph.draws)
+    return str(first.target) if first.op == "call_module" else first.name
+
+
+def _shares(plan: NoiseGraph, model: nn.Module, x: Tensor) -> tuple[float, float]:
+    """The shared part's share of the parameters, and of the multiplications of one pass."""
+    runner = _CountingInterpreter(model, plan)
+    with torch.no_grad(), frozen_statistics(model):
+        runner.run(x[:2] if len(x) > 1 else x)
+    counted = sum(parameter.numel() for parameter in model.parameters())
+    used_later = {id(parameter) for node in plan.noisy for parameter in _parameters(node, model)}
+    shared = sum(parameter.numel() for parameter in model.parameters() if id(parameter) not in used_later)
+    total = runner.shared_flops + runner.noisy_flops
+    return shared / max(counted, 1), runner.shared_flops / max(total, 1)
+
+
+def _parameters(node: fx.Node, model: nn.Module) -> list[nn.Parameter]:
+    if node.op == "call_module":
+        return list(model.get_submodule(str(node.target)).parameters())
+    found = []
+    for parent in node.all_input_nodes:
+        value = _attribute(model, str(parent.target)) if parent.op == "get_attr" else None
+        if isinstance(value, nn.Parameter):
+            found.append(value)
+    return found
+
+
+def _attribute(model: nn.Module, path: str) -> object:
+    value: object = model
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+class _CountingInterpreter(fx.Interpreter):
+    """Runs one pass and counts the multiplications before and behind the noise."""
+
+    def __init__(self, model: nn.Module, plan: NoiseGraph) -> None:
+        super().__init__(model, graph=plan.graph)
+        self.plan = plan
+        self.shared_flops = 0
+        self.noisy_flops = 0
+
+    def run_node(self, n: fx.Node) -> object:
+        with FlopCounterMode(display=False) as counter:
+            value = super().run_node(n)
+        if n in self.plan.noisy:
+            self.noisy_flops += counter.get_total_flops()
+        else:
+            self.shared_flops += counter.get_total_flops()
+        return value

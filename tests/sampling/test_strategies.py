@@ -1,0 +1,153 @@
+"""All strategies do what a plain loop over passes does, with the same masks to the last digits."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import nullcontext
+
+import pytest
+import torch
+from injection import injected_masks
+from torch import Tensor, nn
+from zoo import EVERYTHING, FOREIGN, SequenceFirstLSTM, build
+
+import singleshot as ss
+from singleshot.models import StochasticDepthBlock
+from singleshot.sampling.sample import plan_for
+
+PASSES, ROWS = 3, 4
+
+
+def outputs_and_gradients(model: nn.Module, x: Tensor, strategy: str) -> tuple[Tensor, list[Tensor]]:
+    model.zero_grad()
+    with injected_masks(model, PASSES, ROWS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "passes share no work")
+        if strategy == "plain":
+            with nullcontext() if model.training else ss.stochastic(model):
+                logits = torch.stack([model(x) for _ in range(PASSES)])
+        else:
+            logits = ss.sample(model, x, samples=PASSES, strategy=strategy)
+    weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(5))
+    (logits * weights).sum().backward()  # type: ignore[no-untyped-call]
+    return logits.detach(), [p.grad if p.grad is not None else torch.zeros_like(p) for p in model.parameters()]
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+@pytest.mark.parametrize("training", [True, False])
+def test_strategies_agree_with_the_plain_loop(name: str, training: bool) -> None:
+    model, x = build(name, ROWS)
+    if not training:
+        with torch.no_grad():
+            for _ in range(3):
+                model(x)  # gives batch norm something to have recorded
+        model.eval()
+    expected, expected_gradients = outputs_and_gradients(model, x, "plain")
+    assert not torch.allclose(expected[0], expected[1])  # otherwise the masks do not show
+    strategies = ["loop", "repeat", "auto"] + (["shared"] if name != "data_dependent" else [])
+    for strategy in strategies:
+        logits, gradients = outputs_and_gradients(model, x, strategy)
+        torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
+        for gradient, wanted in zip(gradients, expected_gradients, strict=True):
+            scale = float(wanted.abs().max()) + 1
+            torch.testing.assert_close(gradient / scale, wanted / scale, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in EVERYTHING if name not in ("data_dependent", "functional")])
+@pytest.mark.parametrize("training", [True, False])
+def test_without_noise_all_passes_equal_the_model(name: str, training: bool) -> None:
+    """With rates of nearly 0 every mask is 1, and what is left is the machinery."""
+    model, x = build(name, ROWS)
+    for layer in model.modules():
+        for attribute in ("p", "drop_prob", "dropout"):
+            if isinstance(getattr(layer, attribute, None), float):
+                setattr(layer, attribute, 1e-12)
+        if isinstance(layer, StochasticDepthBlock):
+            layer.survival = 1 - 1e-12
+    model.train(training)
+    expected = model(x)
+    for strategy in ("shared", "repeat", "loop"):
+        for logits in ss.sample(model, x, samples=PASSES, strategy=strategy):
+            torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [7, 4])
+def test_a_batch_in_the_second_dimension_is_found(rows: int) -> None:
+    """With as many rows as steps a wrong guess would not even raise."""
+    model, x = SequenceFirstLSTM(), torch.randn(rows, 7, 6)
+    plan = plan_for(model, x)
+    assert plan.batch_dims is not None
+    assert 1 in plan.batch_dims.values()
+    model.lstm.dropout = 1e-12
+    torch.testing.assert_close(ss.sample(model, x, samples=2), model(x).expand(2, rows, 5), rtol=1e-5, atol=1e-5)
+
+
+def test_what_cannot_be_traced_falls_back_and_says_so_once() -> None:
+    model, x = build("data_dependent")
+    with pytest.warns(UserWarning, match="passes share no work: torch.fx cannot trace it"):
+        logits = ss.sample(model, x, samples=PASSES)
+    assert logits.shape == (PASSES, ROWS, 5)
+    ss.sample(model, x, samples=PASSES)  # a second warning would be an error here
+    with pytest.raises(ValueError, match=r"strategy='shared' is not possible.*cannot trace"):
+        ss.sample(model, x, strategy="shared")
+
+
+@pytest.mark.parametrize("name", [name for name in FOREIGN if name != "data_dependent"])
+def test_the_graph_follows_the_model_as_it_changes(name: str) -> None:
+    """Plans are kept between calls: new weights, another mode, other rows and another rate must all be seen."""
+    model, x = build(name)
+    ss.sample(model, x, samples=2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+    for training, rows in ((True, ROWS), (False, ROWS), (True, 2)):
+        model.train(training)
+        x = x[:rows]
+        with injected_masks(model, 2, rows), nullcontext() if training else ss.stochastic(model):
+            expected = torch.stack([model(x) for _ in range(2)])
+        with injected_masks(model, 2, rows):
+            torch.testing.assert_close(ss.sample(model, x, samples=2), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["mlp", "resnet18", "wide_resnet16_8"])
+def test_hooks_and_in_place_noise_are_not_passed_over(name: str) -> None:
+    model, x = build(name)
+    inner = next(module for module in model.children() if list(module.children()))
+    seen: list[int] = []
+    handle = inner.register_forward_hook(lambda module, args, output: seen.append(len(output)))
+    with pytest.warns(UserWarning, match="has forward hooks"):
+        ss.sample(model, x, samples=2)
+    assert len(seen) == 2
+    handle.remove()
+    in_place = nn.Sequential(nn.Linear(12, 8), nn.Dropout(0.5, inplace=True), nn.Linear(8, 5))
+    with pytest.warns(UserWarning, match="works in place"):
+        ss.sample(in_place, torch.randn(2, 12), samples=2)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_noise_in_the_models_own_code_is_not_shared(training: bool) -> None:
+    class Gaussian(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(12, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.head(x + torch.randn_like(x))
+            return logits
+
+    model = Gaussian().train(training)
+    logits = ss.sample(model, torch.randn(3, 12), samples=4)
+    for number in range(3):
+        assert not torch.allclose(logits[number], logits[number + 1])
+
+
+@pytest.mark.parametrize("strategy", ["auto", "repeat", "loop"])
+@pytest.mark.parametrize("name", ["mlp", "skip_cnn", "resnet18"])
+def test_a_seed_gives_the_same_samples_again(strategy: str, name: str) -> None:
+    model, x = build(name)
+    state = torch.get_rng_state()
+    first = ss.sample(model, x, seed=3, strategy=strategy)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.testing.assert_close(ss.sample(model, x, seed=3, strategy=strategy), first, rtol=0, atol=0)
+    assert not torch.equal(ss.sample(model, x, seed=4, strategy=strategy), first)
+    ss.sample(model, x, strategy=strategy)
+    assert not torch.equal(torch.get_rng_state(), state)  # without a seed it goes on, as training must
