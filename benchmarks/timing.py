@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from statistics import median
 
 
-def interleaved_medians(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each contender over the rounds, after one warm-up round that does not count."""
+def interleaved_seconds(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """The seconds of each contender in each round, after one warm-up round that does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_number in range(rounds + 1):
         for name, run in contenders.items():
@@ -16,7 +16,12 @@ def interleaved_medians(contenders: Mapping[str, Callable[[], object]], rounds: 
             run()
             if round_number:
                 seconds[name].append(time.perf_counter() - started)
-    return {name: median(values) for name, values in seconds.items()}
+    return seconds
+
+
+def interleaved_medians(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """The median seconds of each contender."""
+    return {name: median(values) for name, values in interleaved_seconds(contenders, rounds).items()}
 
 
 def print_ratios(title: str, medians: Mapping[str, float], reference: str) -> None:

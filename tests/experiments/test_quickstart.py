@@ -50,7 +50,8 @@ def test_evaluation_is_one_quiet_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(quickstart, "SmallCNN", Spy)
     train_and_evaluate(QUICK, "VWCI", 0)
-    assert modes == [False]
+    assert modes.count(False) == 1  # the sampler may trace the model, in training mode
+    assert modes[-1] is False
 
 
 def test_methods_are_what_their_names_say() -> None:

@@ -118,6 +118,10 @@ def test_hooks_and_in_place_noise_are_not_passed_over(name: str) -> None:
         ss.sample(model, x, samples=2)
     assert len(seen) == 2
     handle.remove()
+    leaf = next(module for module in model.modules() if isinstance(module, nn.Linear))
+    leaf.register_forward_hook(lambda module, args, output: seen.append(0))
+    ss.sample(model, x, samples=2)  # within reach of the graph: no warning
+    assert 0 in seen
     in_place = nn.Sequential(nn.Linear(12, 8), nn.Dropout(0.5, inplace=True), nn.Linear(8, 5))
     with pytest.warns(UserWarning, match="works in place"):
         ss.sample(in_place, torch.randn(2, 12), samples=2)

@@ -19,6 +19,7 @@ from singleshot.experiments.environment import describe_environment
 from singleshot.losses import ci_loss, cross_entropy_loss, label_smoothing_loss, vwci_loss
 from singleshot.metrics import Calibration
 from singleshot.models import SmallCNN
+from singleshot.sampling import sample
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,7 @@ def _train(model: SmallCNN, images: Tensor, labels: Tensor, setting: Setting, me
     model.train()
     for _ in range(setting.epochs):
         for batch in torch.split(torch.randperm(len(labels)), setting.batch_size):
-            loss = method.loss(_stochastic_logits(model, images[batch], passes), labels[batch])
+            loss = method.loss(sample(model, images[batch], samples=passes), labels[batch])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-
-
-def _stochastic_logits(model: SmallCNN, images: Tensor, passes: int) -> Tensor:
-    """T passes (T, B, C) for hardly more than one: the noise begins in the classifier, so the features are shared."""
-    features = model.features(images)
-    logits: Tensor = model.classifier(features.repeat(passes, 1))
-    return logits.view(passes, len(images), -1)

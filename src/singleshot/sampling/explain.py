@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from singleshot.models.stochastic_depth import StochasticDepthBlock
+from singleshot.sampling.counting import relative_branch_runs
 from singleshot.sampling.coupling import frozen_statistics
 from singleshot.sampling.graph import NoiseGraph
 from singleshot.sampling.noise import noise_layers, noise_on_for_sampling
@@ -24,6 +27,7 @@ class Explanation:
     shared_parameters: float  # share of the parameters used before the noise
     shared_work: float  # share of a pass's multiplications done before the noise
     as_one_batch: bool  # whether what comes after the noise runs as one batch of T·B rows
+    branch_runs: float | None  # with stochastic depth: expected branches run by T passes, over those of one pass
     obstacle: str | None
 
     def __str__(self) -> str:
@@ -32,13 +36,17 @@ class Explanation:
         lines.append(f"noise layers: {', '.join(self.noise) or 'none; noise in the forward code'}")
         if self.starts_at is not None:
             lines.append(f"the passes part at: {self.starts_at}")
-        lines.append(f"before that: {self.shared_parameters:.0%} of the parameters, {self.shared_work:.0%} of the work")
+            lines.append(
+                f"before that: {self.shared_parameters:.0%} of the parameters, {self.shared_work:.0%} of the work"
+            )
+        if self.branch_runs is not None:
+            lines.append(f"stochastic depth: all passes together run {self.branch_runs:.2f} times the branches of one")
         if self.obstacle is not None:
             lines.append(f"what stopped a better strategy: {self.obstacle}")
         return "\n".join(lines)
 
 
-def explain(model: nn.Module, x: Tensor) -> Explanation:
+def explain(model: nn.Module, x: Tensor, *, samples: int = 5) -> Explanation:
     """How `sample` would run this model on this batch, in the mode the model is in now.
 
     >>> model = nn.Sequential(nn.Linear(4, 60), nn.ReLU(), nn.Dropout(0.5), nn.Linear(60, 4))
@@ -51,6 +59,7 @@ def explain(model: nn.Module, x: Tensor) -> Explanation:
     with noise_on_for_sampling(model), torch.random.fork_rng(devices=[]):
         plan = plan_for(model, x, warn=False)
         parameters, work = (0.0, 0.0) if plan.graph is None else _shares(plan.graph, model, x)
+    survivals = [block.survival for block in model.modules() if isinstance(block, StochasticDepthBlock)]
     return Explanation(
         strategy=plan.strategy,
         noise=tuple(noise_layers(model)),
@@ -58,6 +67,7 @@ def explain(model: nn.Module, x: Tensor) -> Explanation:
         shared_parameters=parameters,
         shared_work=work,
         as_one_batch=plan.batch_dims is not None,
+        branch_runs=relative_branch_runs(survivals, samples) if survivals and plan.graph is not None else None,
         obstacle=plan.obstacle,
     )
 
@@ -108,7 +118,12 @@ class _CountingInterpreter(fx.Interpreter):
         self.shared_flops = 0
         self.noisy_flops = 0
 
-    def run_node(self, n: fx.Node) -> object:
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A block that may be dropped counts as kept."""
+        module = self.fetch_attr(target)
+        return module.kept(*args) if isinstance(module, StochasticDepthBlock) else module(*args, **kwargs)
+
+    def run_node(self, n: fx.Node) -> Any:
         with FlopCounterMode(display=False) as counter:
             value = super().run_node(n)
         if n in self.plan.noisy:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from singleshot.models.stochastic_depth import StochasticDepthBlock
 from singleshot.sampling.noise import FUNCTIONAL_NOISE, is_noise, noise_is_on
 
 RANDOM_FUNCTIONS = {
@@ -81,15 +82,18 @@ def _argument(node: fx.Node, position: int, name: str, default: Any) -> Any:
     return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
 
 
-def _refuse_hooks(model: nn.Module) -> None:
-    """A graph runs the leaves and passes over the modules around them, and with those over their hooks."""
-    tracer = _Tracer()
-    for name, module in model.named_modules():
-        hooked = module._forward_hooks or module._forward_pre_hooks
-        if hooked and not tracer.is_leaf_module(module, name):
-            raise NotTraceableError(
-                f"module {name or type(module).__name__!r} has forward hooks, which a graph would skip"
-            )
+def _refuse_hooks(module: nn.Module, name: str = "") -> None:
+    """A graph runs the leaves and passes over the modules around them, and with those over their hooks.
+
+    So does the tree over the blocks it keeps or drops; within a leaf everything is called as ever.
+    """
+    leaf = bool(name) and _Tracer().is_leaf_module(module, name)
+    passed_over = not leaf or isinstance(module, StochasticDepthBlock)
+    if passed_over and (module._forward_hooks or module._forward_pre_hooks):
+        raise NotTraceableError(f"module {name or type(module).__name__!r} has forward hooks, which would be skipped")
+    if not leaf:
+        for child_name, child in module.named_children():
+            _refuse_hooks(child, f"{name}.{child_name}" if name else child_name)
 
 
 def _refuse_constants(graph: fx.Graph) -> None:

@@ -1,0 +1,45 @@
+"""The most bytes that tensors held at one time, counted at the dispatcher: exact, and the same on every machine."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
+
+
+class _LiveBytes(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive = self.most = 0
+        self.known = WeakIdKeyDictionary()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                self._count(tensor.untyped_storage())
+        return result
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        if storage in self.known:
+            return
+        size = storage.nbytes()
+        self.known[storage] = size
+        self.alive += size
+        self.most = max(self.most, self.alive)
+        weakref.finalize(storage, self._free, size)
+
+    def _free(self, size: int) -> None:
+        self.alive -= size
+
+
+def peak_bytes(run: Callable[[], object]) -> int:
+    """Peak bytes of the tensors made while running, those that were there before not counted."""
+    with _LiveBytes() as live:
+        run()
+    return live.most

@@ -1,0 +1,113 @@
+"""What T stochastic passes cost, over one: ours beside the loop over passes and the repeated input.
+
+    make bench          or          python benchmarks/sampler.py [--rounds 7] [--batch 8] [--only vgg16]
+
+Full-size networks of the paper, 100 classes, 32×32 images, one thread, interleaved medians. A training step is forward,
+loss and backward. For the ResNets the reference is one stochastic-depth step, whose cost varies with its coins, so
+means over the rounds are compared there, and every contender of a round tosses coins of its own.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import argparse
+from collections.abc import Callable
+from statistics import fmean, median
+
+import torch
+from live_memory import peak_bytes
+from timing import interleaved_seconds
+from torch import Tensor, nn
+
+import singleshot as ss
+from singleshot.models import StochasticDepthBlock
+from singleshot.sampling.counting import expected_branch_runs, relative_branch_runs
+
+NETWORKS = ("vgg16", "resnet18", "resnet34", "wide_resnet16_8", "densenet40_12")
+PASSES = 5
+MONTE_CARLO = 50
+
+
+def training_steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Callable[[], None]]:
+    def step(logits: Callable[[], Tensor], loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[], None]:
+        def run() -> None:
+            model.zero_grad(set_to_none=False)  # gradients keep their place, so that only activations differ
+            loss(logits(), y).backward()  # type: ignore[no-untyped-call]
+
+        return run
+
+    def sampled(**options: str) -> Callable[[], Tensor]:
+        return lambda: ss.sample(model, x, samples=PASSES, **options)  # type: ignore[arg-type]
+
+    return {
+        "one pass, cross-entropy": step(lambda: model(x), ss.cross_entropy_loss),
+        "ours": step(sampled(), ss.vwci_loss),
+        "ours, memory='low'": step(sampled(memory="low"), ss.vwci_loss),
+        "loop over passes": step(sampled(strategy="loop"), ss.vwci_loss),
+        "repeated input": step(sampled(strategy="repeat"), ss.vwci_loss),
+    }
+
+
+def print_table(title: str, seconds: dict[str, list[float]], average: Callable[[list[float]], float]) -> None:
+    print(f"\n{title}", flush=True)
+    reference = average(next(iter(seconds.values())))
+    for name, values in seconds.items():
+        print(f"  {name:<32} {average(values) * 1e3:9.1f} ms   {average(values) / reference:6.2f} x", flush=True)
+
+
+def compare_training(name: str, batch: int, rounds: int) -> None:
+    torch.manual_seed(0)
+    model = ss.create_model(name, num_classes=100).train()
+    x, y = torch.randn(batch, 3, 32, 32), torch.randint(0, 100, (batch,))
+    survivals = [block.survival for block in model.modules() if isinstance(block, StochasticDepthBlock)]
+    steps = training_steps(model, x, y)
+    seconds = interleaved_seconds(steps, rounds * 3 if survivals else rounds)
+    kind = "mean" if survivals else "median"
+    title = f"{name}: a VWCI training step, T = {PASSES}, batch {batch}, {kind} of {len(next(iter(seconds.values())))}"
+    print_table(title, seconds, fmean if survivals else median)
+    if survivals:
+        print(f"  counted: the tree runs {relative_branch_runs(survivals, PASSES):.2f} x the branches of one pass")
+    peaks = {key: peak_bytes(steps[key]) for key in ("one pass, cross-entropy", "ours", "ours, memory='low'")}
+    one = peaks["one pass, cross-entropy"]
+    print("  peak memory of the step: " + ", ".join(f"{key} {value / one:.2f} x" for key, value in peaks.items()))
+
+
+def compare_inference(name: str, batch: int, rounds: int) -> None:
+    torch.manual_seed(0)
+    model = ss.create_model(name, num_classes=100).eval()
+    x = torch.randn(batch, 3, 32, 32)
+    jobs: dict[str, Callable[[], object]] = {
+        "one evaluation pass": lambda: model(x),
+        "ours": lambda: ss.sample(model, x, samples=MONTE_CARLO),
+        "loop over passes": lambda: ss.sample(model, x, samples=MONTE_CARLO, strategy="loop"),
+        "repeated input": lambda: ss.sample(model, x, samples=MONTE_CARLO, strategy="repeat"),
+    }
+    with torch.no_grad():
+        seconds = interleaved_seconds(jobs, rounds)
+    print_table(f"{name}: Monte Carlo inference, T = {MONTE_CARLO}, batch {batch}, median of {rounds}", seconds, median)
+    survivals = [block.survival for block in model.modules() if isinstance(block, StochasticDepthBlock)]
+    if survivals:
+        runs = expected_branch_runs(survivals, MONTE_CARLO)
+        print(
+            f"  counted: the tree runs {runs:.0f} branches, {runs / len(survivals):.1f} x those of an evaluation pass"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--only", choices=NETWORKS, help="one network instead of all")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for name in [args.only] if args.only else NETWORKS:
+        compare_training(name, args.batch, args.rounds)
+    for name in [args.only] if args.only else ("vgg16", "resnet34"):
+        compare_inference(name, args.batch, min(args.rounds, 3))
+
+
+if __name__ == "__main__":
+    main()

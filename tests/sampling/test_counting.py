@@ -1,0 +1,86 @@
+"""The tree runs as many branches as it should, counted and in expectation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+from zoo import build
+
+import singleshot as ss
+from singleshot.models import StochasticDepthBlock
+from singleshot.models.stochastic_depth import linear_survival
+from singleshot.sampling.counting import expected_branch_runs, relative_branch_runs
+
+
+def enumerated(survivals: list[float], samples: int) -> float:
+    """The expectation by its definition: every beginning, and the chance that some pass begins so."""
+    total = 0.0
+    for length in range(1, len(survivals) + 1):
+        for coins in itertools.product((True, False), repeat=length):
+            if coins[-1]:
+                chance = math.prod(p if kept else 1 - p for p, kept in zip(survivals, coins, strict=False))
+                total += 1 - (1 - chance) ** samples
+    return total
+
+
+@pytest.mark.parametrize("survivals", [[1.0], [0.3], [0.9, 0.5, 0.7], linear_survival(8, 0.5)])
+@pytest.mark.parametrize("samples", [1, 2, 5, 50])
+def test_expected_runs_equal_their_enumeration(survivals: list[float], samples: int) -> None:
+    assert expected_branch_runs(survivals, samples) == pytest.approx(enumerated(survivals, samples), rel=1e-9)
+
+
+def test_counts_of_the_papers_networks() -> None:
+    """Five passes in a row would run 5 times the branches of one."""
+    assert relative_branch_runs(linear_survival(8, 0.5), 5) == pytest.approx(2.75, abs=0.005)
+    assert relative_branch_runs(linear_survival(16, 0.5), 5) == pytest.approx(3.28, abs=0.005)
+    assert relative_branch_runs(linear_survival(8, 0.5), 1) == pytest.approx(1)
+    assert relative_branch_runs([1.0] * 8, 5) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", ["resnet18", "resnet34"])
+def test_the_sampler_runs_what_the_coins_ask_for_and_no_more(name: str, training: bool) -> None:
+    model, _ = build(name)
+    model.train(training)
+    x = torch.randn(2, 3, 8, 8)
+    blocks = [module for module in model.modules() if isinstance(module, StochasticDepthBlock)]
+    coins: list[list[bool]] = []
+    runs: list[int] = []
+    for position, block in enumerate(blocks):
+        coins.append([])
+        runs.append(0)
+        _watch(block, position, coins, runs)
+    rounds, passes = 20, 5
+    with torch.no_grad():
+        for seed in range(rounds):
+            ss.sample(model, x, samples=passes, seed=seed)
+    wanted = [0] * len(blocks)
+    for number in range(rounds):
+        drawn = [row[number * passes : (number + 1) * passes] for row in coins]
+        for position in range(len(blocks)):
+            beginnings = {tuple(drawn[j][t] for j in range(position + 1)) for t in range(passes)}
+            wanted[position] += sum(beginning[-1] for beginning in beginnings)
+    assert runs == wanted
+    expected = expected_branch_runs([block.survival for block in blocks], passes)
+    assert sum(runs) / rounds == pytest.approx(expected, rel=0.15)
+    assert ss.explain(model, x, samples=passes).branch_runs == pytest.approx(
+        expected / sum(block.survival for block in blocks)
+    )
+
+
+def _watch(block: StochasticDepthBlock, position: int, coins: list[list[bool]], runs: list[int]) -> None:
+    draw = block.draw
+
+    def noted() -> bool:
+        coins[position].append(draw())
+        return coins[position][-1]
+
+    def count(module: nn.Module, args: object, output: object) -> None:
+        runs[position] += 1
+
+    block.draw = noted  # type: ignore[method-assign]
+    block.branch.register_forward_hook(count)
