@@ -12,10 +12,11 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 
-class _LiveBytes(TorchDispatchMode):
+class _LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
-        super().__init__()
-        self.alive = self.most = 0
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.alive: int = 0
+        self.most: int = 0
         self.known = WeakIdKeyDictionary()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -40,6 +41,7 @@ class _LiveBytes(TorchDispatchMode):
 
 def peak_bytes(run: Callable[[], object]) -> int:
     """Peak bytes of the tensors made while running, those that were there before not counted."""
-    with _LiveBytes() as live:
+    live = _LiveBytes()
+    with live:
         run()
     return live.most
