@@ -155,3 +155,20 @@ def test_a_seed_gives_the_same_samples_again(strategy: str, name: str) -> None:
     assert not torch.equal(ss.sample(model, x, seed=4, strategy=strategy), first)
     ss.sample(model, x, strategy=strategy)
     assert not torch.equal(torch.get_rng_state(), state)  # without a seed it goes on, as training must
+
+
+def test_attributes_that_steer_the_forward_are_seen() -> None:
+    class Switched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.double = False
+            self.head = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.head(x)
+            return logits * 2 if self.double else logits
+
+    model, x = Switched(), torch.randn(3, 4)
+    single = ss.sample(model, x, seed=0)
+    model.double = True
+    torch.testing.assert_close(ss.sample(model, x, seed=0), 2 * single)

@@ -17,10 +17,11 @@ from singleshot.sampling.folded import can_fold, find_batch_dims, run_folded
 from singleshot.sampling.graph import NoiseGraph, NotTraceableError, trace
 from singleshot.sampling.grouped import run_passes
 from singleshot.sampling.low_memory import run_replayed
-from singleshot.sampling.noise import noise_on_for_sampling, noise_rate
+from singleshot.sampling.noise import noise_on_for_sampling
 from singleshot.sampling.stochastic import require_noise
 
 STRATEGIES = ("auto", "shared", "repeat", "loop")
+PLANS_KEPT = 16  # of one model: training, evaluation and a few more
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,12 @@ def sample(
 
 
 def plan_for(model: nn.Module, x: Tensor, strategy: str = "auto", *, warn: bool = True) -> Plan:
-    """The plan for a model in the modes it is in now; made once for each combination of modes and input shape."""
+    """The plan for a model as it is now; made once for each combination of its modes and other plain attributes."""
     plans = _PLANS.setdefault(model, {})
-    modes = tuple((type(module), module.training, noise_rate(module)) for module in model.modules())
-    key = (strategy, modes, x.shape[1:], x.dtype, x.device.type)
+    key = (strategy, x.ndim, x.dtype, x.device.type, tuple(_settings(module) for module in model.modules()))
     if key not in plans:
+        if len(plans) >= PLANS_KEPT:
+            del plans[next(iter(plans))]
         plans[key] = _make_plan(model, x, strategy)
     plan = plans[key]
     if warn and plan.obstacle is not None and model not in _WARNED:
@@ -96,6 +98,12 @@ def plan_for(model: nn.Module, x: Tensor, strategy: str = "auto", *, warn: bool 
             stacklevel=3,
         )
     return plan
+
+
+def _settings(module: nn.Module) -> tuple[Any, ...]:
+    """Everything plain about a module: its modes and rates, and whatever else its forward may decide by."""
+    plain = (bool, int, float, str, type(None))
+    return type(module), *((name, value) for name, value in vars(module).items() if isinstance(value, plain))
 
 
 _PLANS: WeakKeyDictionary[nn.Module, dict[Any, Plan]] = WeakKeyDictionary()
