@@ -154,7 +154,12 @@ def test_low_memory_keeps_the_activations_of_one_pass(name: str) -> None:
         (nn.Linear(4, 2), torch.randn(3, 4), {}, r"Linear has no noise: .*nn.Dropout\(0.2\)"),
         (nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.0)), torch.randn(3, 4), {}, "its Dropout has rate 0"),
         (nn.Sequential(nn.Linear(4, 2), nn.Dropout(1.0)), torch.randn(3, 4), {}, "'1' of Sequential has rate 1"),
-        (nn.Sequential(nn.Dropout(0.5)), torch.randn(3, 4), {"samples": 0}, "samples must be at least 1, got 0"),
+        (
+            nn.Sequential(nn.Dropout(0.5)),
+            torch.randn(3, 4),
+            {"samples": 0},
+            "samples must be a whole number of at least 1, got 0",
+        ),
         (nn.Sequential(nn.Dropout(0.5)), torch.randn(3, 4), {"strategy": "fast"}, "choose one of auto, shared"),
         (nn.Sequential(nn.Dropout(0.5)), torch.randn(3, 4), {"memory": "none"}, "memory='none' is unknown"),
         (nn.Sequential(nn.Dropout(0.5)), torch.randn(3, 4), {"memory": "low", "strategy": "shared"}, "memory='low'"),

@@ -109,7 +109,7 @@ def test_the_graph_follows_the_model_as_it_changes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp", "resnet18", "wide_resnet16_8"])
-def test_hooks_and_in_place_noise_are_not_passed_over(name: str) -> None:
+def test_hooks_are_not_passed_over(name: str) -> None:
     model, x = build(name)
     inner = next(module for module in model.children() if list(module.children()))
     seen: list[int] = []
@@ -122,9 +122,6 @@ def test_hooks_and_in_place_noise_are_not_passed_over(name: str) -> None:
     leaf.register_forward_hook(lambda module, args, output: seen.append(0))
     ss.sample(model, x, samples=2)  # within reach of the graph: no warning
     assert 0 in seen
-    in_place = nn.Sequential(nn.Linear(12, 8), nn.Dropout(0.5, inplace=True), nn.Linear(8, 5))
-    with pytest.warns(UserWarning, match="works in place"):
-        ss.sample(in_place, torch.randn(2, 12), samples=2)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -161,14 +158,84 @@ def test_attributes_that_steer_the_forward_are_seen() -> None:
     class Switched(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.double = False
+            self.doubled = False
             self.head = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2))
 
         def forward(self, x: Tensor) -> Tensor:
             logits: Tensor = self.head(x)
-            return logits * 2 if self.double else logits
+            return logits * 2 if self.doubled else logits
 
     model, x = Switched(), torch.randn(3, 4)
     single = ss.sample(model, x, seed=0)
-    model.double = True
+    model.doubled = True
     torch.testing.assert_close(ss.sample(model, x, seed=0), 2 * single)
+
+
+class InPlace(nn.Module):
+    """Writes noise into a value that others share, in one of several ways."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.stem, self.head = nn.Linear(12, 8), nn.Linear(8, 5)
+        self.drop = nn.Dropout(0.5, inplace=way.startswith("dropout"))
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shared = self.stem(x)
+        if self.way == "dropout":
+            joined = self.relu(self.drop(shared))
+        elif self.way == "dropout, seen again":
+            noisy = self.drop(shared)
+            joined = noisy + shared
+        elif self.way == "add_":
+            joined = shared.add_(self.drop(x[:, :8]))
+        else:
+            joined = self.relu(self.drop(x[:, :8]) + shared) + shared
+        logits: Tensor = self.head(joined)
+        return logits
+
+
+@pytest.mark.filterwarnings("ignore:passes share no work")
+@pytest.mark.parametrize("way", ["dropout", "dropout, seen again", "add_", "relu behind the noise"])
+@pytest.mark.parametrize("folds", [True, False])
+def test_writing_in_place_does_not_reach_other_passes(way: str, folds: bool) -> None:
+    model, x = InPlace(way), torch.randn(ROWS, 12)
+    if not folds:
+        model.head = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 5))  # type: ignore[assignment]
+    with torch.no_grad():
+        expected, _ = (values.clone() for values in (_plain(model, x), x))
+        for strategy in ("auto", "repeat", "loop"):
+            with injected_masks(model, PASSES, ROWS):
+                torch.testing.assert_close(ss.sample(model, x, samples=PASSES, strategy=strategy), expected)
+
+
+def _plain(model: nn.Module, x: Tensor) -> Tensor:
+    with injected_masks(model, PASSES, ROWS):
+        return torch.stack([model(x) for _ in range(PASSES)])
+
+
+def test_noise_that_is_not_recognised_is_noticed() -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.drop = nn.Linear(6, 5), nn.Dropout(0.1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            rate = 0.4 if self.training else 0.0
+            attended = nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=rate)
+            logits: Tensor = self.head(self.drop(attended.mean(1)))
+            return logits
+
+    class Unheard(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            noise = torch.poisson(torch.ones_like(x))
+            logits: Tensor = nn.functional.dropout(self.head(x * noise), 0.1, self.training)
+            return logits
+
+    assert ss.explain(Attention(), torch.randn(2, 7, 6)).starts_at == "scaled_dot_product_attention"
+    assert "draws random numbers" in str(ss.explain(Unheard(), torch.randn(2, 4)).obstacle)

@@ -75,6 +75,19 @@ def find_batch_dims(plan: NoiseGraph, model: nn.Module, x: Tensor) -> dict[fx.No
     return found
 
 
+def draws_while_sharing(plan: NoiseGraph, model: nn.Module, x: Tensor) -> bool:
+    """Whether the part that was taken for free of noise draws random numbers all the same."""
+    devices = [x.device] if x.device.type == "cuda" else []
+
+    def state() -> list[Tensor]:
+        return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]
+
+    with torch.no_grad(), frozen_statistics(model), torch.random.fork_rng(devices=devices):
+        before = state()
+        _Run(model, plan.graph).shared_nodes(plan.shared, x)
+        return not all(torch.equal(one, other) for one, other in zip(before, state(), strict=True))
+
+
 class _Run:
     """One evaluation of the nodes that need no noise."""
 
@@ -83,11 +96,19 @@ class _Run:
         self.values: dict[fx.Node, Any] = {}
 
     def shared_nodes(self, nodes: list[fx.Node], x: Tensor) -> None:
+        """Compute what needs no noise, and keep what is still to be looked at."""
+        looks_left = {node: len(node.users) for node in nodes}
         for node in nodes:
             if node.op == "placeholder":
                 self.values[node] = x if not self.values else node.args[0]
             elif node.op != "output":
                 self.values[node] = self.compute(node, self.values.__getitem__)
+            if not isinstance(self.values.get(node), Tensor):
+                continue  # a size may have to be taken again, of the repeated value
+            for parent in node.all_input_nodes:
+                looks_left[parent] -= 1
+                if not looks_left[parent]:
+                    del self.values[parent]
 
     def compute(self, node: fx.Node, load: Any) -> Any:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), load)

@@ -30,6 +30,7 @@ class NoiseGraph:
     graph: fx.Graph
     draws: frozenset[fx.Node]  # nodes that draw random numbers
     noisy: frozenset[fx.Node]  # those, and everything that depends on them
+    copies: frozenset[fx.Node]  # nodes that write to their first argument, and must be given a copy
 
     @property
     def shared(self) -> list[fx.Node]:
@@ -53,8 +54,8 @@ def trace(model: nn.Module) -> NoiseGraph:
     for node in graph.nodes:
         if any(parent in noisy for parent in node.all_input_nodes):
             noisy.add(node)
-    _refuse_writing_to_shared_values(model, draws)
-    return NoiseGraph(graph, draws, frozenset(noisy))
+    copies = _writes_to_shared_values(graph, model, draws, noisy)
+    return NoiseGraph(graph, draws, frozenset(noisy), frozenset(copies))
 
 
 class _Tracer(fx.Tracer):
@@ -74,6 +75,8 @@ def _draws(node: fx.Node, model: nn.Module) -> bool:
     if node.op == "call_function":
         if node.target in FUNCTIONAL_NOISE:
             return bool(_argument(node, 2, "training", True)) and _argument(node, 1, "p", 0.5) != 0
+        if node.target is nn.functional.scaled_dot_product_attention:
+            return bool(_argument(node, 4, "dropout_p", 0.0) != 0)
         return node.target in RANDOM_FUNCTIONS
     return False
 
@@ -103,15 +106,38 @@ def _refuse_constants(graph: fx.Graph) -> None:
             raise NotTraceableError("its forward makes a tensor that does not depend on the input")
 
 
-def _refuse_writing_to_shared_values(model: nn.Module, draws: frozenset[fx.Node]) -> None:
-    for node in draws:
-        in_place = node.op == "call_method" and str(node.target).endswith("_")
-        if node.op == "call_module":
-            in_place = bool(getattr(model.get_submodule(str(node.target)), "inplace", False))
-        elif node.op == "call_function":
-            in_place = bool(_argument(node, 3, "inplace", False))
-        if in_place:
+def _writes_to_shared_values(
+    graph: fx.Graph, model: nn.Module, draws: frozenset[fx.Node], noisy: set[fx.Node]
+) -> set[fx.Node]:
+    """In-place nodes that would write for one pass what another still has to read, and need a copy to write to.
+
+    That is so where a node parts passes, by noise of its own or of another argument, that came together to the value it
+    writes to. A copy is as good as the original if nobody else looks at it.
+    """
+    found = set()
+    for node in graph.nodes:
+        if node not in noisy or not _works_in_place(node, model):
+            continue
+        written = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
+        if node not in draws and not any(parent in noisy for parent in node.all_input_nodes if parent is not written):
+            continue
+        if written is None or len(written.users) > 1:
             raise NotTraceableError(f"{node.name} works in place, on a value that several passes would share")
+        found.add(node)
+    return found
+
+
+def _works_in_place(node: fx.Node, model: nn.Module) -> bool:
+    if node.op == "call_method":
+        return str(node.target).endswith("_") and not str(node.target).endswith("__")
+    if node.op == "call_module":
+        return bool(getattr(model.get_submodule(str(node.target)), "inplace", False))
+    if node.op == "call_function":
+        named = getattr(node.target, "__name__", "")
+        in_place_operator = named in ("setitem", "iadd", "isub", "imul", "itruediv")
+        position = 3 if node.target in FUNCTIONAL_NOISE else 1
+        return in_place_operator or _argument(node, position, "inplace", False) is True
+    return False
 
 
 def _first_line(error: Exception) -> str:

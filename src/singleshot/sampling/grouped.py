@@ -62,6 +62,8 @@ def _run_node(
         if key not in groups:
             groups[key] = len(result.by_group)
             args, kwargs = _arguments(node, values, number)
+            if node in plan.copies:
+                args = (args[0].clone(), *args[1:])
             if block is None:
                 result.by_group.append(getattr(runner, node.op)(node.target, args, kwargs))
             else:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from singleshot.sampling.coupling import one_call_per_pass
-from singleshot.sampling.folded import can_fold, find_batch_dims, run_folded
+from singleshot.sampling.folded import can_fold, draws_while_sharing, find_batch_dims, run_folded
 from singleshot.sampling.graph import NoiseGraph, NotTraceableError, trace
 from singleshot.sampling.grouped import run_passes
 from singleshot.sampling.low_memory import run_replayed
@@ -114,6 +114,8 @@ def _make_plan(model: nn.Module, x: Tensor, strategy: str) -> Plan:
     graph, obstacle = None, None
     try:
         graph = trace(model)
+        if draws_while_sharing(graph, model, x):
+            graph, obstacle = None, "its forward draws random numbers in a way that is not recognised"
     except NotTraceableError as error:
         obstacle = str(error)
     require_noise(model, graph)
@@ -137,8 +139,8 @@ def _stacked(outputs: list[Any], x: Tensor) -> Tensor:
 def _check(model: nn.Module, x: Tensor, samples: int, strategy: str, memory: str) -> None:
     if not isinstance(x, Tensor) or x.ndim == 0 or not len(x):
         raise ValueError(f"x must be one tensor with at least one row, got {getattr(x, 'shape', type(x).__name__)}")
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples}")
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        raise ValueError(f"samples must be a whole number of at least 1, got {samples!r}")
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy={strategy!r} is unknown; choose one of {', '.join(STRATEGIES)}")
     if memory not in ("normal", "low"):
