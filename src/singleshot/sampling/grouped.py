@@ -52,6 +52,7 @@ def _run_node(
     block = _coin_block(node, plan, runner.module)
     parents = node.all_input_nodes
     groups: dict[Hashable, int] = {}
+    shortcuts: dict[Hashable, Tensor] = {}
     result = _Values([], [])
     for number in range(passes):
         way: Hashable = tuple(values[parent].group_of_pass[number] for parent in parents)
@@ -66,8 +67,10 @@ def _run_node(
                 args = (args[0].clone(), *args[1:])
             if block is None:
                 result.by_group.append(getattr(runner, node.op)(node.target, args, kwargs))
-            else:
-                result.by_group.append(block.kept(*args) if kept else block.dropped(*args))
+            else:  # passes that part at this coin still have the shortcut in common
+                if way not in shortcuts:
+                    shortcuts[way] = block.shortcut(*args)
+                result.by_group.append((block.kept if kept else block.dropped)(*args, shortcuts[way]))
         result.group_of_pass.append(groups[key])
     return result
 
