@@ -15,6 +15,8 @@ from singleshot.models import StochasticDepthBlock
 from singleshot.models.stochastic_depth import linear_survival
 from singleshot.sampling.counting import expected_branch_runs, relative_branch_runs
 
+ROWS = 2
+
 
 def enumerated(survivals: list[float], samples: int) -> float:
     """The expectation by its definition: every beginning, and the chance that some pass begins so."""
@@ -46,7 +48,7 @@ def test_counts_of_the_papers_networks() -> None:
 def test_the_sampler_runs_what_the_coins_ask_for_and_no_more(name: str, training: bool) -> None:
     model, _ = build(name)
     model.train(training)
-    x = torch.randn(2, 3, 8, 8)
+    x = torch.randn(ROWS, 3, 8, 8)
     blocks = [module for module in model.modules() if isinstance(module, StochasticDepthBlock)]
     coins: list[list[bool]] = []
     runs: list[int] = []
@@ -79,8 +81,8 @@ def _watch(block: StochasticDepthBlock, position: int, coins: list[list[bool]], 
         coins[position].append(draw())
         return coins[position][-1]
 
-    def count(module: nn.Module, args: object, output: object) -> None:
-        runs[position] += 1
+    def count(module: nn.Module, args: object, output: torch.Tensor) -> None:
+        runs[position] += len(output) // ROWS  # several groups may run as one batch
 
     block.draw = noted  # type: ignore[method-assign]
     block.branch.register_forward_hook(count)

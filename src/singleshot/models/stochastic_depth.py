@@ -40,15 +40,20 @@ class StochasticDepthBlock(nn.Module):
         # On the CPU, whatever the model's device: asking a GPU for the answer would wait for all its queued work.
         return bool(torch.rand((), device="cpu") < self.survival)
 
-    def kept(self, x: Tensor, shortcut: Tensor | None = None) -> Tensor:
-        """The block with its branch, unscaled; ``shortcut`` is what its shortcut gave, if that is known already."""
-        return torch.relu((self.shortcut(x) if shortcut is None else shortcut) + self.branch(x))
+    def kept(self, x: Tensor) -> Tensor:
+        """The block with its branch, unscaled."""
+        return self.joined(self.shortcut(x), self.branch(x))
 
-    def dropped(self, x: Tensor, shortcut: Tensor | None = None) -> Tensor:
+    def dropped(self, x: Tensor) -> Tensor:
         """The block without its branch."""
-        if isinstance(self.shortcut, nn.Identity):
-            return x  # it comes out of a relu, so another one would change nothing
-        return torch.relu(self.shortcut(x) if shortcut is None else shortcut)
+        return self.joined(self.shortcut(x), None)
+
+    def joined(self, shortcut: Tensor, branch: Tensor | None) -> Tensor:
+        """The block's output, from what its shortcut gave and its branch, if that was kept."""
+        if branch is not None:
+            return torch.relu(shortcut + branch)
+        # What comes through an identity comes out of a relu, so another one would change nothing.
+        return shortcut if isinstance(self.shortcut, nn.Identity) else torch.relu(shortcut)
 
     def extra_repr(self) -> str:
         """The survival probability."""

@@ -8,13 +8,15 @@ tree. It is exact: each pass gets what it would have computed alone, batch stati
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 
 from singleshot.models.stochastic_depth import StochasticDepthBlock
+from singleshot.sampling.coupling import one_call_per_pass
 from singleshot.sampling.graph import NoiseGraph, returned_node
 from singleshot.sampling.noise import noise_is_on
 
@@ -50,29 +52,43 @@ def _run_node(
     node: fx.Node, plan: NoiseGraph, runner: fx.Interpreter, values: dict[fx.Node, _Values], passes: int
 ) -> _Values:
     block = _coin_block(node, plan, runner.module)
-    parents = node.all_input_nodes
+    if block is not None:
+        return _run_block(block, values[node.all_input_nodes[0]])
     groups: dict[Hashable, int] = {}
-    shortcuts: dict[Hashable, Tensor] = {}
     result = _Values([], [])
     for number in range(passes):
-        way: Hashable = tuple(values[parent].group_of_pass[number] for parent in parents)
-        kept = block.draw() if block is not None else None
-        if block is None and node in plan.draws:
+        way: Hashable = tuple(values[parent].group_of_pass[number] for parent in node.all_input_nodes)
+        if node in plan.draws:
             way = (way, number)  # masks of its own: no two passes are alike from here on
-        key = (way, kept)
-        if key not in groups:
-            groups[key] = len(result.by_group)
+        if way not in groups:
+            groups[way] = len(result.by_group)
             args, kwargs = _arguments(node, values, number)
             if node in plan.copies:
                 args = (args[0].clone(), *args[1:])
-            if block is None:
-                result.by_group.append(getattr(runner, node.op)(node.target, args, kwargs))
-            else:  # passes that part at this coin still have the shortcut in common
-                if way not in shortcuts:
-                    shortcuts[way] = block.shortcut(*args)
-                result.by_group.append((block.kept if kept else block.dropped)(*args, shortcuts[way]))
-        result.group_of_pass.append(groups[key])
+            result.by_group.append(getattr(runner, node.op)(node.target, args, kwargs))
+        result.group_of_pass.append(groups[way])
     return result
+
+
+def _run_block(block: StochasticDepthBlock, inputs: _Values) -> _Values:
+    """Each pass tosses its coin; the passes of a group that part here still have the shortcut in common."""
+    ways = [(group, block.draw()) for group in inputs.group_of_pass]
+    parted = list(dict.fromkeys(ways))
+    shortcuts = {group: block.shortcut(inputs.by_group[group]) for group in dict.fromkeys(inputs.group_of_pass)}
+    keeping = [group for group, kept in parted if kept]
+    branches = dict(zip(keeping, _run_branch(block, [inputs.by_group[group] for group in keeping]), strict=True))
+    outputs = [block.joined(shortcuts[group], branches[group] if kept else None) for group, kept in parted]
+    return _Values([parted.index(way) for way in ways], outputs)
+
+
+def _run_branch(block: StochasticDepthBlock, inputs: list[Tensor]) -> Sequence[Tensor]:
+    """The branch for each of several inputs: as one batch where its weights outweigh them, as they do late in a net."""
+    weights = sum(parameter.numel() for parameter in block.branch.parameters())
+    if len(inputs) < 2 or inputs[0].numel() > weights:
+        return [block.branch(x) for x in inputs]
+    with one_call_per_pass(block.branch, len(inputs)):
+        together: Tensor = block.branch(torch.cat(inputs))
+    return together.chunk(len(inputs))
 
 
 def _arguments(node: fx.Node, values: dict[fx.Node, _Values], number: int) -> Any:
