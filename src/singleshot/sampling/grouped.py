@@ -8,7 +8,7 @@ tree. It is exact: each pass gets what it would have computed alone, batch stati
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,20 +54,32 @@ def _run_node(
     block = _coin_block(node, plan, runner.module)
     if block is not None:
         return _run_block(block, values[node.all_input_nodes[0]])
-    groups: dict[Hashable, int] = {}
-    result = _Values([], [])
+    ways: list[Hashable] = []
     for number in range(passes):
         way: Hashable = tuple(values[parent].group_of_pass[number] for parent in node.all_input_nodes)
-        if node in plan.draws:
-            way = (way, number)  # masks of its own: no two passes are alike from here on
-        if way not in groups:
-            groups[way] = len(result.by_group)
-            args, kwargs = _arguments(node, values, number)
-            if node in plan.copies:
-                args = (args[0].clone(), *args[1:])
-            result.by_group.append(getattr(runner, node.op)(node.target, args, kwargs))
-        result.group_of_pass.append(groups[way])
-    return result
+        ways.append((way, number) if node in plan.draws else way)  # masks of its own part every pass from the others
+    parted = list(dict.fromkeys(ways))
+    calls = [_arguments(node, values, number=ways.index(way)) for way in parted]
+    return _Values([parted.index(way) for way in ways], _run_calls(node, plan, runner, calls))
+
+
+def _run_calls(node: fx.Node, plan: NoiseGraph, runner: fx.Interpreter, calls: list[Any]) -> list[Any]:
+    """What a node gives for each of several sets of arguments."""
+    module = runner.module.get_submodule(str(node.target)) if node.op == "call_module" else None
+    if module is not None and all(_maps_rows(module, *args, **kwargs) for args, kwargs in calls):
+        return _run_module(module, [args[0] for args, _ in calls])
+    if node in plan.copies:
+        calls = [((args[0].clone(), *args[1:]), kwargs) for args, kwargs in calls]
+    return [getattr(runner, node.op)(node.target, args, kwargs) for args, kwargs in calls]
+
+
+def _maps_rows(module: nn.Module, *args: Any, **kwargs: Any) -> bool:
+    """Whether this is a layer with weights that maps the rows of its one argument, each by itself."""
+    if kwargs or len(args) != 1 or not isinstance(args[0], Tensor):
+        return False
+    if isinstance(module, nn.modules.conv._ConvNd):
+        return args[0].ndim == len(module.kernel_size) + 2
+    return isinstance(module, nn.Linear) and args[0].ndim > 1
 
 
 def _run_block(block: StochasticDepthBlock, inputs: _Values) -> _Values:
@@ -76,19 +88,19 @@ def _run_block(block: StochasticDepthBlock, inputs: _Values) -> _Values:
     parted = list(dict.fromkeys(ways))
     shortcuts = {group: block.shortcut(inputs.by_group[group]) for group in dict.fromkeys(inputs.group_of_pass)}
     keeping = [group for group, kept in parted if kept]
-    branches = dict(zip(keeping, _run_branch(block, [inputs.by_group[group] for group in keeping]), strict=True))
+    branches = dict(zip(keeping, _run_module(block.branch, [inputs.by_group[g] for g in keeping]), strict=True))
     outputs = [block.joined(shortcuts[group], branches[group] if kept else None) for group, kept in parted]
     return _Values([parted.index(way) for way in ways], outputs)
 
 
-def _run_branch(block: StochasticDepthBlock, inputs: list[Tensor]) -> Sequence[Tensor]:
-    """The branch for each of several inputs: as one batch where its weights outweigh them, as they do late in a net."""
-    weights = sum(parameter.numel() for parameter in block.branch.parameters())
+def _run_module(module: nn.Module, inputs: list[Tensor]) -> list[Tensor]:
+    """A module's output for each of several batches: in one call where its weights outweigh them, as late in a net."""
+    weights = sum(parameter.numel() for parameter in module.parameters())
     if len(inputs) < 2 or inputs[0].numel() > weights:
-        return [block.branch(x) for x in inputs]
-    with one_call_per_pass(block.branch, len(inputs)):
-        together: Tensor = block.branch(torch.cat(inputs))
-    return together.chunk(len(inputs))
+        return [module(x) for x in inputs]
+    with one_call_per_pass(module, len(inputs)):
+        together: Tensor = module(torch.cat(inputs))
+    return list(together.chunk(len(inputs)))
 
 
 def _arguments(node: fx.Node, values: dict[fx.Node, _Values], number: int) -> Any:
