@@ -23,6 +23,7 @@ from singleshot.sampling import noise_layers
 
 @contextmanager
 def injected_masks(model: nn.Module, passes: int, rows: int) -> Iterator[None]:
+    """Plans are to be made before: making one runs the model a few times."""
     calls: Counter[str] = Counter()
     layers = noise_layers(model)
     outermost = {

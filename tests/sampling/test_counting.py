@@ -52,6 +52,7 @@ def test_the_sampler_runs_what_the_coins_ask_for_and_no_more(name: str, training
     blocks = [module for module in model.modules() if isinstance(module, StochasticDepthBlock)]
     coins: list[list[bool]] = []
     runs: list[int] = []
+    ss.sample(model, x)  # the plan is made here
     for position, block in enumerate(blocks):
         coins.append([])
         runs.append(0)

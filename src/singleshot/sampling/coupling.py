@@ -54,22 +54,18 @@ def _by_pass(forward: Callable[[Tensor], Tensor], passes: int) -> Callable[[Tens
 
 
 @contextmanager
-def frozen_statistics(model: nn.Module) -> Iterator[None]:
-    """Within it, batch norm in training mode works as ever, but on copies of its running statistics."""
-    recording = [
-        module
-        for module in model.modules()
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training and module.track_running_stats
-    ]
-    kept = [dict(module._buffers) for module in recording]
+def frozen_buffers(model: nn.Module) -> Iterator[None]:
+    """Within it, the model works on copies of its buffers: running statistics and the like are not recorded."""
+    kept = [(module, dict(module._buffers)) for module in model.modules() if module._buffers]
     try:
-        for module in recording:
-            module._buffers.update({name: _copy(buffer) for name, buffer in module._buffers.items()})
+        for module, buffers in kept:
+            module._buffers.update({name: _copy(buffer) for name, buffer in buffers.items()})
         yield
     finally:
-        for module, buffers in zip(recording, kept, strict=True):
+        for module, buffers in kept:
             module._buffers.update(buffers)
 
 
 def _copy(buffer: Tensor | None) -> Tensor | None:
-    return None if buffer is None else buffer.clone()
+    lazy = isinstance(buffer, (nn.UninitializedParameter, nn.UninitializedBuffer))
+    return buffer if buffer is None or lazy else buffer.clone()

@@ -11,10 +11,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from singleshot.models.stochastic_depth import StochasticDepthBlock
 from singleshot.sampling.counting import relative_branch_runs
-from singleshot.sampling.coupling import frozen_statistics
+from singleshot.sampling.coupling import frozen_buffers
 from singleshot.sampling.graph import NoiseGraph
 from singleshot.sampling.noise import noise_layers, noise_on_for_sampling
-from singleshot.sampling.sample import Plan, plan_for
+from singleshot.sampling.sample import Plan, check_arguments, plan_for
+from singleshot.sampling.tracing import OneInput
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def explain(model: nn.Module, x: Tensor, *, samples: int = 5) -> Explanation:
     the passes part at: 2
     before that: 55% of the parameters, 50% of the work
     """
+    check_arguments(model, x, samples)
     with noise_on_for_sampling(model), torch.random.fork_rng(devices=[]):
         plan = plan_for(model, x, warn=False)
         parameters, work = (0.0, 0.0) if plan.graph is None else _shares(plan.graph, model, x)
@@ -76,16 +78,17 @@ def _first_draw(plan: Plan) -> str | None:
     if plan.graph is None:
         return None
     first = next(node for node in plan.graph.graph.nodes if node in plan.graph.draws)
-    return str(first.target) if first.op == "call_module" else first.name
+    return str(first.target).removeprefix("model.") if first.op == "call_module" else first.name
 
 
 def _shares(plan: NoiseGraph, model: nn.Module, x: Tensor) -> tuple[float, float]:
     """The shared part's share of the parameters, and of the multiplications of one pass."""
-    runner = _CountingInterpreter(model, plan)
-    with torch.no_grad(), frozen_statistics(model):
-        runner.run(x[:2] if len(x) > 1 else x)
+    root = OneInput(model)
+    runner = _CountingInterpreter(root, plan)
+    with frozen_buffers(model):
+        runner.run(x)
     counted = sum(parameter.numel() for parameter in model.parameters())
-    used_later = {id(parameter) for node in plan.noisy for parameter in _parameters(node, model)}
+    used_later = {id(parameter) for node in plan.noisy for parameter in _parameters(node, root)}
     shared = sum(parameter.numel() for parameter in model.parameters() if id(parameter) not in used_later)
     total = runner.shared_flops + runner.noisy_flops
     return shared / max(counted, 1), runner.shared_flops / max(total, 1)

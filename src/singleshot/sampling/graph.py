@@ -1,4 +1,4 @@
-"""A model as a graph, and which of its nodes depend on noise."""
+"""Which nodes of a model's graph depend on noise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from torch import fx, nn
 
 from singleshot.models.stochastic_depth import StochasticDepthBlock
-from singleshot.sampling.noise import FUNCTIONAL_NOISE, is_noise, noise_is_on
+from singleshot.sampling.noise import FUNCTIONAL_NOISE, noise_is_on
+from singleshot.sampling.tracing import NotTraceableError, OneInput, trace_forward
 
 RANDOM_FUNCTIONS = {
     torch.bernoulli, torch.rand, torch.rand_like, torch.randn, torch.randn_like, torch.randint, torch.randperm,
@@ -17,10 +18,9 @@ RANDOM_FUNCTIONS = {
 }  # fmt: skip
 RANDOM_METHODS = {"bernoulli", "bernoulli_", "normal_", "uniform_", "random_", "exponential_", "multinomial"}
 RANDOM_MODULES = (nn.RReLU, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
-
-
-class NotTraceableError(Exception):
-    """Says why a model has no graph that can be shared between passes."""
+IN_PLACE_OPERATORS = {
+    "setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class NoiseGraph:
     graph: fx.Graph
     draws: frozenset[fx.Node]  # nodes that draw random numbers
     noisy: frozenset[fx.Node]  # those, and everything that depends on them
-    copies: frozenset[fx.Node]  # nodes that write to their first argument, and must be given a copy
+    copies: frozenset[fx.Node]  # draws that write to their first argument, and must be given a copy
+    reorders: bool  # whether a shared value is written to that noise has looked at: the order of nodes matters
 
     @property
     def shared(self) -> list[fx.Node]:
@@ -43,106 +44,25 @@ def trace(model: nn.Module) -> NoiseGraph:
 
     Raises `NotTraceableError` where a graph cannot be had, or would not do what the model does.
     """
-    _refuse_hooks(model)
-    try:
-        graph = _Tracer().trace(model)
-    except Exception as error:  # tracing runs the user's own code, which may fail in any way
-        raise NotTraceableError(f"torch.fx cannot trace it ({_first_line(error)})") from None
-    _refuse_constants(graph)
-    draws = frozenset(node for node in graph.nodes if _draws(node, model))
+    root = OneInput(model)
+    graph = trace_forward(root)
+    draws = frozenset(node for node in graph.nodes if _draws(node, root))
     noisy = set(draws)
     for node in graph.nodes:
         if any(parent in noisy for parent in node.all_input_nodes):
             noisy.add(node)
-    copies = _writes_to_shared_values(graph, model, draws, noisy)
-    return NoiseGraph(graph, draws, frozenset(noisy), frozenset(copies))
-
-
-class _Tracer(fx.Tracer):
-    """Stops at layers that are one idea: torch's own, and noise layers, whose branches a graph cannot hold."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return is_noise(m) or super().is_leaf_module(m, module_qualified_name)
-
-
-def _draws(node: fx.Node, model: nn.Module) -> bool:
-    if node.op == "call_module":
-        module = model.get_submodule(str(node.target))
-        random = module.training and isinstance(module, RANDOM_MODULES)
-        return random or noise_is_on(module)
-    if node.op == "call_method":
-        return node.target in RANDOM_METHODS
-    if node.op == "call_function":
-        if node.target in FUNCTIONAL_NOISE:
-            return bool(_argument(node, 2, "training", True)) and _argument(node, 1, "p", 0.5) != 0
-        if node.target is nn.functional.scaled_dot_product_attention:
-            return bool(_argument(node, 4, "dropout_p", 0.0) != 0)
-        return node.target in RANDOM_FUNCTIONS
-    return False
-
-
-def _argument(node: fx.Node, position: int, name: str, default: Any) -> Any:
-    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
-
-
-def _refuse_hooks(module: nn.Module, name: str = "") -> None:
-    """A graph runs the leaves and passes over the modules around them, and with those over their hooks.
-
-    So does the tree over the blocks it keeps or drops; within a leaf everything is called as ever.
-    """
-    leaf = bool(name) and _Tracer().is_leaf_module(module, name)
-    passed_over = not leaf or isinstance(module, StochasticDepthBlock)
-    if passed_over and (module._forward_hooks or module._forward_pre_hooks):
-        raise NotTraceableError(f"module {name or type(module).__name__!r} has forward hooks, which would be skipped")
-    if not leaf:
-        for child_name, child in module.named_children():
-            _refuse_hooks(child, f"{name}.{child_name}" if name else child_name)
-
-
-def _refuse_constants(graph: fx.Graph) -> None:
-    """A tensor made while tracing, perhaps a random one, would be the same for ever after."""
+    copies, reorders = set(), False
     for node in graph.nodes:
-        if node.op == "get_attr" and str(node.target).startswith("_tensor_constant"):
-            raise NotTraceableError("its forward makes a tensor that does not depend on the input")
-
-
-def _writes_to_shared_values(
-    graph: fx.Graph, model: nn.Module, draws: frozenset[fx.Node], noisy: set[fx.Node]
-) -> set[fx.Node]:
-    """In-place nodes that would write for one pass what another still has to read, and need a copy to write to.
-
-    That is so where a node parts passes, by noise of its own or of another argument, that came together to the value it
-    writes to. A copy is as good as the original if nobody else looks at it.
-    """
-    found = set()
-    for node in graph.nodes:
-        if node not in noisy or not _works_in_place(node, model):
-            continue
         written = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
-        if node not in draws and not any(parent in noisy for parent in node.all_input_nodes if parent is not written):
+        if written is None or not _works_in_place(node, root):
             continue
-        if written is None or len(written.users) > 1:
+        if node not in noisy:
+            reorders |= any(user in noisy for user in written.users)
+        elif node in draws and len(written.users) == 1 and not _is_view(written, root):
+            copies.add(node)  # nobody else looks at what it writes to, so a copy is as good
+        elif node in draws or written not in noisy or _parts(node, written, noisy) or _is_block(written, root):
             raise NotTraceableError(f"{node.name} works in place, on a value that several passes would share")
-        found.add(node)
-    return found
-
-
-def _works_in_place(node: fx.Node, model: nn.Module) -> bool:
-    if node.op == "call_method":
-        return str(node.target).endswith("_") and not str(node.target).endswith("__")
-    if node.op == "call_module":
-        return bool(getattr(model.get_submodule(str(node.target)), "inplace", False))
-    if node.op == "call_function":
-        named = getattr(node.target, "__name__", "")
-        in_place_operator = named in ("setitem", "iadd", "isub", "imul", "itruediv")
-        position = 3 if node.target in FUNCTIONAL_NOISE else 1
-        return in_place_operator or _argument(node, position, "inplace", False) is True
-    return False
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return NoiseGraph(graph, draws, frozenset(noisy), frozenset(copies), reorders)
 
 
 def returned_node(output: fx.Node) -> fx.Node:
@@ -151,3 +71,58 @@ def returned_node(output: fx.Node) -> fx.Node:
     if not isinstance(returned, fx.Node):
         raise ValueError(f"the model must return one tensor of logits (B, C), it returns a {type(returned).__name__}")
     return returned
+
+
+def argument(node: fx.Node, position: int, name: str, default: Any) -> Any:
+    """What a node's function is called with."""
+    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
+
+
+def _draws(node: fx.Node, root: nn.Module) -> bool:
+    if node.op == "call_module":
+        module = root.get_submodule(str(node.target))
+        random = module.training and isinstance(module, RANDOM_MODULES)
+        return random or noise_is_on(module)
+    if node.op == "call_method":
+        return node.target in RANDOM_METHODS
+    if node.op == "call_function":
+        if node.target in FUNCTIONAL_NOISE:
+            return bool(argument(node, 2, "training", True)) and argument(node, 1, "p", 0.5) != 0
+        if node.target is nn.functional.scaled_dot_product_attention:
+            return bool(argument(node, 4, "dropout_p", 0.0) != 0)
+        return node.target in RANDOM_FUNCTIONS
+    return False
+
+
+def _works_in_place(node: fx.Node, root: nn.Module) -> bool:
+    if node.op == "call_method":
+        return str(node.target).endswith("_") and not str(node.target).endswith("__")
+    if node.op == "call_module":
+        return bool(getattr(root.get_submodule(str(node.target)), "inplace", False))
+    if node.op == "call_function":
+        position = 3 if node.target in FUNCTIONAL_NOISE else 1
+        written = getattr(node.target, "__name__", "") in IN_PLACE_OPERATORS
+        return written or argument(node, position, "inplace", False) is True
+    return False
+
+
+def _parts(node: fx.Node, written: fx.Node, noisy: set[fx.Node]) -> bool:
+    """Whether another argument of an in-place node may part passes that came together to the value it writes to."""
+    return any(parent in noisy for parent in node.all_input_nodes if parent is not written)
+
+
+def _is_view(node: fx.Node, root: nn.Module) -> bool:
+    """Whether a value may be a look at another one, that others look at as well."""
+    if node.op == "call_module":
+        looks = isinstance(root.get_submodule(str(node.target)), (nn.Identity, nn.Flatten, nn.Unflatten))
+    else:
+        looks = node.op in ("call_method", "call_function", "placeholder", "get_attr")
+    if not looks:
+        return False
+    parents = node.all_input_nodes
+    return not parents or any(len(parent.users) > 1 or _is_view(parent, root) for parent in parents)
+
+
+def _is_block(node: fx.Node, root: nn.Module) -> bool:
+    """A dropped block hands on its input itself: writing to that would reach the passes that kept it."""
+    return node.op == "call_module" and isinstance(root.get_submodule(str(node.target)), StochasticDepthBlock)

@@ -19,6 +19,7 @@ from singleshot.models.stochastic_depth import StochasticDepthBlock
 from singleshot.sampling.coupling import one_call_per_pass
 from singleshot.sampling.graph import NoiseGraph, returned_node
 from singleshot.sampling.noise import noise_is_on
+from singleshot.sampling.tracing import OneInput
 
 
 @dataclass
@@ -31,13 +32,12 @@ class _Values:
 
 def run_passes(plan: NoiseGraph, model: nn.Module, x: Tensor, passes: int) -> list[Any]:
     """The model's output for each pass; passes that never parted share one object."""
-    runner = fx.Interpreter(model, graph=plan.graph)
+    runner = fx.Interpreter(OneInput(model), graph=plan.graph)
     last_use = _last_uses(plan.graph)
     values: dict[fx.Node, _Values] = {}
     for node in plan.graph.nodes:
         if node.op == "placeholder":
-            given = x if not values else _default(node)
-            values[node] = _Values([0] * passes, [given])
+            values[node] = _Values([0] * passes, [x])
         elif node.op == "output":
             result = values[returned_node(node)]
             return [result.by_group[group] for group in result.group_of_pass]
@@ -132,9 +132,3 @@ def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
     for value, user in last.items():
         result.setdefault(user, []).append(value)
     return result
-
-
-def _default(placeholder: fx.Node) -> Any:
-    if not placeholder.args:
-        raise ValueError(f"the model's forward needs another argument, {placeholder.target}; sample() passes one input")
-    return placeholder.args[0]

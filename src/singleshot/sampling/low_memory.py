@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from types import TracebackType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from singleshot.sampling.coupling import frozen_statistics
+from singleshot.sampling.coupling import frozen_buffers
 from singleshot.sampling.noise import noise_on_for_sampling
 
 
@@ -21,7 +21,7 @@ def run_replayed(model: nn.Module, x: Tensor, passes: int) -> list[Any]:
     """
 
     def first_run_and_replay() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        return nullcontext(), _replay(model)
+        return nullcontext(), _Replay(model)
 
     return [
         checkpoint(model, x, use_reentrant=False, preserve_rng_state=True, context_fn=first_run_and_replay)
@@ -29,8 +29,30 @@ def run_replayed(model: nn.Module, x: Tensor, passes: int) -> list[Any]:
     ]
 
 
-@contextmanager
-def _replay(model: nn.Module) -> Iterator[None]:
-    """Backward comes after sample() has put the modes back: the replay needs its noise on again."""
-    with noise_on_for_sampling(model), frozen_statistics(model):
-        yield
+class _Replay(AbstractContextManager[None]):
+    """The model in the modes of the first run, on copies of its buffers; entered once for every backward."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.modes = [module.training for module in model.modules()]
+        self.entered: list[ExitStack] = []
+
+    def __enter__(self) -> None:
+        stack = ExitStack()
+        self.entered.append(stack)
+        modules = list(self.model.modules())
+        now = [module.training for module in modules]
+        stack.callback(_set_modes, modules, now)
+        _set_modes(modules, self.modes)
+        stack.enter_context(noise_on_for_sampling(self.model))
+        stack.enter_context(frozen_buffers(self.model))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.entered.pop().close()
+
+
+def _set_modes(modules: list[nn.Module], modes: list[bool]) -> None:
+    for module, training in zip(modules, modes, strict=True):
+        module.training = training

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -26,7 +27,7 @@ def is_noise(module: nn.Module) -> bool:
     """Whether this layer itself draws random numbers when its ``training`` flag is set.
 
     DropPath (as timm writes it) and StochasticDepth (as torchvision writes it) are known by class name and attribute:
-    neither library needs to be installed.
+    neither library needs to be installed. A layer of your own is known by an attribute ``is_noise = True``.
     """
     return noise_rate(module) > 0
 
@@ -44,16 +45,15 @@ def noise_is_on(module: nn.Module) -> bool:
 @contextmanager
 def noise_on(model: nn.Module) -> Iterator[None]:
     """Within it, noise layers and functional dropout are on, and everything else is as it was."""
-    layers = list(noise_layers(model).values())
-    before = [layer.training for layer in layers]
-    try:
-        for layer in layers:
-            layer.training = True  # the flag of this layer alone; train() would reach a batch norm inside it
-        with _FunctionalNoise():
-            yield
-    finally:
-        for layer, training in zip(layers, before, strict=True):
-            layer.training = training
+    with _flags(noise_layers(model).values(), on=True), _FunctionalNoise(model):
+        yield
+
+
+@contextmanager
+def noise_off(model: nn.Module) -> Iterator[None]:
+    """Within it, noise layers are off, and everything else is as it was."""
+    with _flags(noise_layers(model).values(), on=False):
+        yield
 
 
 def noise_on_for_sampling(model: nn.Module) -> AbstractContextManager[None]:
@@ -61,19 +61,46 @@ def noise_on_for_sampling(model: nn.Module) -> AbstractContextManager[None]:
     return nullcontext() if model.training else noise_on(model)
 
 
+@contextmanager
+def _flags(layers: Iterable[nn.Module], *, on: bool) -> Iterator[None]:
+    """The flags of these layers alone: train() would reach a batch norm inside one of them."""
+    before = [(layer, layer.training) for layer in layers]
+    try:
+        for layer, _ in before:
+            layer.training = on
+        yield
+    finally:
+        for layer, training in before:
+            layer.training = training
+
+
 class _FunctionalNoise(TorchFunctionMode):
-    """Calls functional dropout with training=True, whatever the caller's mode says; a graph traced within has it so."""
+    """Calls a model's functional dropout with training=True, whatever its mode says; so does a graph traced within."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.modules = set(model.modules())
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
-        if func in FUNCTIONAL_NOISE:
+        if func in FUNCTIONAL_NOISE and self._is_called_by_model():
             # dropout(input, p, training, inplace): handlers are called with whatever form the caller used.
             for name, value in zip(("p", "training", "inplace"), args[1:], strict=False):
                 kwargs[name] = value
             args, kwargs["training"] = args[:1], True
         return func(*args, **kwargs)
+
+    def _is_called_by_model(self) -> bool:
+        """Whether the module whose forward is running belongs to the model, and not to another one in use meanwhile."""
+        frame = sys._getframe(2)
+        while frame is not None:
+            caller = frame.f_locals.get("self")
+            if isinstance(caller, nn.Module):
+                return caller in self.modules
+            frame = frame.f_back  # type: ignore[assignment]
+        return False
 
 
 def noise_rate(module: nn.Module) -> float:
@@ -82,10 +109,10 @@ def noise_rate(module: nn.Module) -> float:
     rate: Any = 0
     if isinstance(module, StochasticDepthBlock):
         rate = 1 - module.survival
-    elif isinstance(module, nn.modules.dropout._DropoutNd) or "StochasticDepth" in names:
-        rate = getattr(module, "p", 0)
-    elif "DropPath" in names:
-        rate = getattr(module, "drop_prob", 0) or 0
+    elif getattr(module, "is_noise", False) is True:
+        rate = 0.5  # a layer that says so of itself, and need not say how much
+    elif isinstance(module, nn.modules.dropout._DropoutNd) or names & {"StochasticDepth", "DropPath"}:
+        rate = getattr(module, "p", 0) or getattr(module, "drop_prob", 0) or 0
     elif isinstance(module, nn.MultiheadAttention):
         rate = module.dropout
     elif isinstance(module, nn.RNNBase):
