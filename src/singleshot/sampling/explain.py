@@ -14,7 +14,8 @@ from singleshot.sampling.counting import relative_branch_runs
 from singleshot.sampling.coupling import frozen_buffers
 from singleshot.sampling.graph import NoiseGraph
 from singleshot.sampling.noise import noise_layers, noise_on_for_sampling
-from singleshot.sampling.sample import Plan, check_arguments, plan_for
+from singleshot.sampling.plan import Plan, plan_for
+from singleshot.sampling.sample import check_arguments
 from singleshot.sampling.tracing import OneInput
 
 
