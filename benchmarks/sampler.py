@@ -30,6 +30,7 @@ NETWORKS = ("vgg16", "resnet18", "resnet34", "wide_resnet16_8", "densenet40_12")
 PASSES = 5
 MONTE_CARLO = 50
 COIN_ROUNDS = 60
+MEMORY_BATCH = 32
 
 
 def training_steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Callable[[], None]]:
@@ -72,9 +73,21 @@ def compare_training(name: str, batch: int, rounds: int) -> None:
         seconds = interleaved_seconds(pair, COIN_ROUNDS)
         print_table(f"{name}: the same, mean of {COIN_ROUNDS}", seconds, fmean)
         print(f"  counted: the tree runs {relative_branch_runs(survivals, PASSES):.2f} x the branches of one pass")
+    if not survivals:
+        compare_memory(name)
+
+
+def compare_memory(name: str) -> None:
+    """At a batch where activations, and not the gradients of the weights, are what a step holds."""
+    model = ss.create_model(name, num_classes=100).train()
+    x, y = torch.randn(MEMORY_BATCH, 3, 32, 32), torch.randint(0, 100, (MEMORY_BATCH,))
+    steps = training_steps(model, x, y)
     peaks = {key: peak_bytes(steps[key]) for key in ("one pass, cross-entropy", "ours", "ours, memory='low'")}
     one = peaks["one pass, cross-entropy"]
-    print("  peak memory of the step: " + ", ".join(f"{key} {value / one:.2f} x" for key, value in peaks.items()))
+    print(
+        f"  peak memory of a step at batch {MEMORY_BATCH}: "
+        + ", ".join(f"{key} {value / one:.2f} x" for key, value in peaks.items())
+    )
 
 
 def compare_inference(name: str, batch: int, rounds: int) -> None:

@@ -193,6 +193,7 @@ def test_explain_says_where_the_noise_starts_and_what_is_shared() -> None:
     model, x = create_model("vgg16", num_classes=5, width=0.125), torch.randn(2, 3, 32, 32)
     found = ss.explain(model, x)
     assert (found.strategy, found.as_one_batch, found.starts_at) == ("shared", True, "classifier.0")
+    assert ss.explain(model.eval(), x).as_one_batch
     assert found.shared_work > 0.98
     head = sum(parameter.numel() for parameter in model.get_submodule("classifier").parameters())
     everything = sum(parameter.numel() for parameter in model.parameters())

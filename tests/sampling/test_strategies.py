@@ -84,6 +84,23 @@ def test_a_batch_in_the_second_dimension_is_found(rows: int) -> None:
     torch.testing.assert_close(ss.sample(model, x, samples=2), model(x).expand(2, rows, 5), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_noise_before_layers_that_know_no_other_rows_runs_as_one_batch(training: bool) -> None:
+    """Which models take the fast way is part of what they cost: a check that is too strict would go unseen."""
+    folds = {
+        name: ss.explain(*_in_mode(name, training)).as_one_batch for name in EVERYTHING if name != "data_dependent"
+    }
+    row_by_row = {"mlp", "plain_skip_cnn", "transformer", "attention", "lstm", "functional", "vgg16"}
+    behind_batch_norm = {"skip_cnn", "wide_resnet16_8", "densenet40_12"}
+    expected = row_by_row | {"drop_path", "row_depth"} | (set() if training else behind_batch_norm)
+    assert {name for name, folded in folds.items() if folded} == expected
+
+
+def _in_mode(name: str, training: bool) -> tuple[nn.Module, Tensor]:
+    model, x = build(name)
+    return model.train(training), x
+
+
 def test_what_cannot_be_traced_falls_back_and_says_so_once() -> None:
     model, x = build("data_dependent")
     with pytest.warns(UserWarning, match="passes share no work: torch.fx cannot trace it"):

@@ -144,7 +144,7 @@ class _Shared:
     """The values that are the same in every pass: those that are still to be looked at."""
 
     def __init__(self, plan: NoiseGraph, model: nn.Module, x: Tensor) -> None:
-        self.interpreter = fx.Interpreter(OneInput(model), graph=plan.graph)
+        self.interpreter = fx.Interpreter(OneInput(model), garbage_collect_values=False, graph=plan.graph)
         self.values: dict[fx.Node, Any] = {}
         looks_left = {node: len(node.users) for node in plan.shared}
         for node in plan.shared:

@@ -32,7 +32,7 @@ class _Values:
 
 def run_passes(plan: NoiseGraph, model: nn.Module, x: Tensor, passes: int) -> list[Any]:
     """The model's output for each pass; passes that never parted share one object."""
-    runner = fx.Interpreter(OneInput(model), graph=plan.graph)
+    runner = fx.Interpreter(OneInput(model), garbage_collect_values=False, graph=plan.graph)
     last_use = _last_uses(plan.graph)
     values: dict[fx.Node, _Values] = {}
     for node in plan.graph.nodes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 import torch.nn.functional as F
@@ -93,26 +94,26 @@ class _FunctionalNoise(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _is_called_by_model(self) -> bool:
-        """Whether the module whose forward is running belongs to the model, and not to another one in use meanwhile."""
+        """Whether the module whose forward is running belongs to the model, and has no flag of its own for its noise.
+
+        Another model may be in use meanwhile, and a noise layer does as its flag says.
+        """
         frame = sys._getframe(2)
         while frame is not None:
             caller = frame.f_locals.get("self")
             if isinstance(caller, nn.Module):
-                return caller in self.modules
+                return caller in self.modules and not is_noise(caller)
             frame = frame.f_back  # type: ignore[assignment]
         return False
 
 
 def noise_rate(module: nn.Module) -> float:
     """How strong the noise of a layer is: 0 where it has none."""
-    names = {cls.__name__ for cls in type(module).__mro__}
     rate: Any = 0
-    if isinstance(module, StochasticDepthBlock):
+    if _rate_is_an_attribute(type(module)):  # type: ignore[arg-type]
+        rate = vars(module).get("p", 0) or vars(module).get("drop_prob", 0) or 0
+    elif isinstance(module, StochasticDepthBlock):
         rate = 1 - module.survival
-    elif getattr(module, "is_noise", False) is True:
-        rate = 0.5  # a layer that says so of itself, and need not say how much
-    elif isinstance(module, nn.modules.dropout._DropoutNd) or names & {"StochasticDepth", "DropPath"}:
-        rate = getattr(module, "p", 0) or getattr(module, "drop_prob", 0) or 0
     elif isinstance(module, nn.MultiheadAttention):
         rate = module.dropout
     elif isinstance(module, nn.RNNBase):
@@ -120,4 +121,13 @@ def noise_rate(module: nn.Module) -> float:
     elif isinstance(module, nn.TransformerEncoderLayer):
         # In evaluation mode this layer takes a fused path that knows no dropout: its own flag must be on as well.
         rate = max(noise_rate(child) for child in module.children())
+    elif getattr(type(module), "is_noise", False) is True or vars(module).get("is_noise") is True:
+        rate = 0.5  # a layer that says so of itself, and need not say how much
     return float(rate)
+
+
+@cache
+def _rate_is_an_attribute(kind: type[nn.Module]) -> bool:
+    """Dropout, and what other libraries call stochastic depth; asked of every module in every call, so remembered."""
+    names = {parent.__name__ for parent in kind.__mro__}
+    return issubclass(kind, nn.modules.dropout._DropoutNd) or bool(names & {"StochasticDepth", "DropPath"})

@@ -63,18 +63,22 @@ def sample(
         if plan.strategy == "loop":
             return _differing(_stacked([model(x) for _ in range(samples)], x), model)
         if plan.graph is not None and plan.batch_dims is not None:
-            outputs: Tensor = run_folded(plan.graph, model, x, samples, plan.batch_dims)
-        else:
-            with one_call_per_pass(model, samples):
-                outputs = model(x.repeat(samples, *[1] * (x.ndim - 1)))
-        _check_output(outputs, samples * len(x), x)
-        return _differing(outputs.reshape(samples, len(x), -1), model)
+            return _unfolded(run_folded(plan.graph, model, x, samples, plan.batch_dims), samples, x)
+        with one_call_per_pass(model, samples):
+            outputs = model(x.repeat(samples, *[1] * (x.ndim - 1)))
+        return _differing(_unfolded(outputs, samples, x), model)
 
 
 def _stacked(outputs: list[Any], x: Tensor) -> Tensor:
     for output in outputs:
         _check_output(output, len(x), x)
     return torch.stack(outputs)
+
+
+def _unfolded(output: Any, samples: int, x: Tensor) -> Tensor:
+    _check_output(output, samples * len(x), x)
+    logits: Tensor = output.reshape(samples, len(x), -1)
+    return logits
 
 
 def _differing(logits: Tensor, model: nn.Module) -> Tensor:
