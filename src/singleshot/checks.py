@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
+
+RowCheck = Callable[[Tensor], Tensor]
+"""Maps scores (N, C) to a mask (N,) of the rows that are as they should be."""
+
+FINITE = "logits must be finite, with no NaN or infinity"
+PROBABILITIES = "probs must lie in [0, 1] and sum to 1 in each row (other scores go in as logits=)"
 
 
 def check_scores(scores: Tensor, shapes: tuple[str, ...], *, name: str = "logits") -> None:
@@ -34,13 +41,6 @@ def check_logits(logits: Tensor, shapes: tuple[str, ...], counted: Tensor | None
         rows = logits.detach() if counted is None else logits.detach()[..., counted, :]
         if rows.numel():
             check_rows(rows.reshape(-1, rows.shape[-1]), finite_rows, FINITE)
-
-
-RowCheck = Callable[[Tensor], Tensor]
-"""Maps scores (N, C) to a mask (N,) of the rows that are as they should be."""
-
-FINITE = "logits must be finite, with no NaN or infinity"
-PROBABILITIES = "probs must lie in [0, 1] and sum to 1 in each row (other scores go in as logits=)"
 
 
 def check_rows(scores: Tensor, rows_are_fine: RowCheck, demand: str, whole: Tensor | None = None) -> None:
@@ -103,6 +103,13 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Refuse what is not one of the known names, and list them."""
     if value not in choices:
         raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
+
+
+def check_size(name: str, value: object, least: int) -> int:
+    """A whole number of at least this, or an error."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
 
 
 def check_fraction(name: str, value: float) -> None:

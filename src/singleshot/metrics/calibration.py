@@ -13,13 +13,14 @@ from singleshot.checks import (
     check_labels,
     check_rows,
     check_scores,
+    check_size,
     finite_rows,
     probability_rows,
 )
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.result import Bins, CalibrationResult
 from singleshot.metrics.rows import rows_from_logits, rows_from_probs
-from singleshot.metrics.state import AdditiveState, Layout, Options, check_size
+from singleshot.metrics.state import AdditiveState, Layout, Options
 from singleshot.uncertainty import at_least_float32
 
 CHUNK_ELEMENTS = 2**19

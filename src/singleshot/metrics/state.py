@@ -143,13 +143,6 @@ class AdditiveState(ABC):
             AdditiveState.__init__(self, dict(other))
 
 
-def check_size(name: str, value: object, least: int) -> int:
-    """A whole number of at least this, or an error."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return value
-
-
 def _collective_device(group: dist.ProcessGroup | None) -> torch.device:
     """Where the group's collectives work: NCCL moves nothing but CUDA tensors."""
     if not (dist.is_available() and dist.is_initialized()):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
+
+from singleshot.checks import check_size
 
 
 def check_arguments(*, width: float, dropout: float = 0.0, survival: float = 1.0, **counts: int) -> None:
@@ -19,8 +20,7 @@ def check_arguments(*, width: float, dropout: float = 0.0, survival: float = 1.0
 def check_counts(**counts: int) -> None:
     """Refuses a named count that is not a whole number of at least 1."""
     for name, count in counts.items():
-        if not isinstance(count, Integral) or count < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, got {count!r}")
+        check_size(name, count, least=1)
 
 
 def check_survival(**probabilities: float) -> None:

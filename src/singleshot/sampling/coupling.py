@@ -51,21 +51,3 @@ def _by_pass(forward: Callable[[Tensor], Tensor], passes: int) -> Callable[[Tens
         return torch.cat([forward(part) for part in rows.chunk(passes)])
 
     return forward_by_pass
-
-
-@contextmanager
-def frozen_buffers(model: nn.Module) -> Iterator[None]:
-    """Within it, the model works on copies of its buffers: running statistics and the like are not recorded."""
-    kept = [(module, dict(module._buffers)) for module in model.modules() if module._buffers]
-    try:
-        for module, buffers in kept:
-            module._buffers.update({name: _copy(buffer) for name, buffer in buffers.items()})
-        yield
-    finally:
-        for module, buffers in kept:
-            module._buffers.update(buffers)
-
-
-def _copy(buffer: Tensor | None) -> Tensor | None:
-    lazy = isinstance(buffer, (nn.UninitializedParameter, nn.UninitializedBuffer))
-    return buffer if buffer is None or lazy else buffer.clone()

@@ -10,8 +10,8 @@ from torch import Tensor, fx, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from singleshot.models.stochastic_depth import StochasticDepthBlock
+from singleshot.sampling.buffers import frozen_buffers
 from singleshot.sampling.counting import relative_branch_runs
-from singleshot.sampling.coupling import frozen_buffers
 from singleshot.sampling.graph import NoiseGraph
 from singleshot.sampling.noise import noise_layers, noise_on_for_sampling
 from singleshot.sampling.plan import Plan, plan_for
@@ -84,33 +84,22 @@ def _first_draw(plan: Plan) -> str | None:
 
 def _shares(plan: NoiseGraph, model: nn.Module, x: Tensor) -> tuple[float, float]:
     """The shared part's share of the parameters, and of the multiplications of one pass."""
-    root = OneInput(model)
-    runner = _CountingInterpreter(root, plan)
+    runner = _CountingInterpreter(OneInput(model), plan)
     with frozen_buffers(model):
         runner.run(x)
     counted = sum(parameter.numel() for parameter in model.parameters())
-    used_later = {id(parameter) for node in plan.noisy for parameter in _parameters(node, root)}
+    used_later = {id(parameter) for node in plan.noisy for parameter in _parameters(node, runner)}
     shared = sum(parameter.numel() for parameter in model.parameters() if id(parameter) not in used_later)
     total = runner.shared_flops + runner.noisy_flops
     return shared / max(counted, 1), runner.shared_flops / max(total, 1)
 
 
-def _parameters(node: fx.Node, model: nn.Module) -> list[nn.Parameter]:
+def _parameters(node: fx.Node, runner: fx.Interpreter) -> list[nn.Parameter]:
+    """The parameters a node works with: its module's, or those it is called with."""
     if node.op == "call_module":
-        return list(model.get_submodule(str(node.target)).parameters())
-    found = []
-    for parent in node.all_input_nodes:
-        value = _attribute(model, str(parent.target)) if parent.op == "get_attr" else None
-        if isinstance(value, nn.Parameter):
-            found.append(value)
-    return found
-
-
-def _attribute(model: nn.Module, path: str) -> object:
-    value: object = model
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
+        return list(runner.fetch_attr(str(node.target)).parameters())
+    given = [runner.fetch_attr(str(parent.target)) for parent in node.all_input_nodes if parent.op == "get_attr"]
+    return [value for value in given if isinstance(value, nn.Parameter)]
 
 
 class _CountingInterpreter(fx.Interpreter):

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from singleshot.sampling.coupling import frozen_buffers
+from singleshot.sampling.buffers import frozen_buffers
 from singleshot.sampling.noise import noise_on_for_sampling
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from singleshot.models.stochastic_depth import StochasticDepthBlock
-from singleshot.sampling.coupling import frozen_buffers
+from singleshot.sampling.buffers import frozen_buffers
 from singleshot.sampling.folded import BatchDims, draws_while_sharing, find_batch_dims
 from singleshot.sampling.graph import NoiseGraph, trace
 from singleshot.sampling.grouped import run_passes

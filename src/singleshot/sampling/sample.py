@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.checks import check_choice
+from singleshot.checks import check_choice, check_size
 from singleshot.sampling.coupling import one_call_per_pass
 from singleshot.sampling.folded import run_folded
 from singleshot.sampling.grouped import run_passes
@@ -105,8 +105,7 @@ def check_arguments(
     if not isinstance(x, Tensor) or x.ndim == 0 or not len(x):
         found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise ValueError(f"x must be one tensor with at least one row, got {found}; wrap a model of several inputs")
-    if isinstance(samples, bool) or not isinstance(samples, Integral) or samples < 1:
-        raise ValueError(f"samples must be a whole number of at least 1, got {samples!r}")
+    check_size("samples", samples, least=1)
     check_choice("strategy", strategy, STRATEGIES)
     check_choice("memory", memory, ("normal", "low"))
     if memory == "low" and strategy not in ("auto", "loop"):

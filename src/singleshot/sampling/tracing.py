@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from singleshot.models.stochastic_depth import StochasticDepthBlock
+from singleshot.sampling.buffers import is_lazy
 from singleshot.sampling.noise import is_noise
 
 
@@ -102,7 +103,7 @@ def hook_count(module: nn.Module) -> int:
 def _unchanged(model: nn.Module) -> Iterator[None]:
     """Put back whatever tracing left on the model, and refuse a model on which it left something."""
     before = {module: {name: _shallow(value) for name, value in vars(module).items()} for module in model.modules()}
-    buffers = [(buffer, buffer._version, buffer.clone()) for buffer in model.buffers() if not _is_lazy(buffer)]
+    buffers = [(buffer, buffer._version, buffer.clone()) for buffer in model.buffers() if not is_lazy(buffer)]
     yield
     written = [(buffer, copy) for buffer, version, copy in buffers if buffer._version != version]
     with torch.no_grad():
@@ -133,10 +134,6 @@ def _same(before: Any, now: Any) -> bool:
     if type(before) is dict and type(now) is dict:
         return before.keys() == now.keys() and all(value is now[key] for key, value in before.items())
     return before is now or (type(before) in (int, float, str, bool) and before == now)
-
-
-def _is_lazy(tensor: Tensor) -> bool:
-    return isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer))
 
 
 @contextmanager
