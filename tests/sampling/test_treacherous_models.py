@@ -12,6 +12,7 @@ from injection import injected_masks
 from torch import Tensor, nn
 
 import singleshot as ss
+from singleshot.models import StochasticDepthBlock
 
 PASSES, ROWS = 3, 4
 
@@ -237,3 +238,11 @@ def test_low_memory_allows_several_backwards_and_a_change_of_mode() -> None:
         gradients.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
     for low, plain in zip(*gradients, strict=True):
         torch.testing.assert_close(low, plain)
+
+
+def test_a_block_that_is_always_kept_tosses_no_coin() -> None:
+    """Its coin would be taken for noise that nobody knows of, and nothing would be shared."""
+    block = StochasticDepthBlock(nn.Linear(8, 8), nn.Identity(), survival=1.0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), block, nn.Dropout(0.5), nn.Linear(8, 5))
+    found = ss.explain(model, torch.randn(ROWS, 6))
+    assert (found.strategy, found.as_one_batch) == ("shared", True)

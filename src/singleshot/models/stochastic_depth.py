@@ -38,7 +38,7 @@ class StochasticDepthBlock(nn.Module):
     def draw(self) -> bool:
         """Tosses the coin: whether the branch is kept this time."""
         # On the CPU, whatever the model's device: asking a GPU for the answer would wait for all its queued work.
-        return bool(torch.rand((), device="cpu") < self.survival)
+        return self.survival == 1 or bool(torch.rand((), device="cpu") < self.survival)
 
     def kept(self, x: Tensor) -> Tensor:
         """The block with its branch, unscaled."""
