@@ -1,5 +1,6 @@
 """Datasets as uint8 tensors in memory."""
 
-from singleshot.data.digits import DigitSplit, Images, load_digits, split_digits
+from singleshot.data.digits import DigitSplit, load_digits, split_digits
+from singleshot.data.images import Dataset, Images
 
-__all__ = ["DigitSplit", "Images", "load_digits", "split_digits"]
+__all__ = ["Dataset", "DigitSplit", "Images", "load_digits", "split_digits"]

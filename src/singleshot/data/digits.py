@@ -6,29 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+
+from singleshot.data.images import Images
 
 SPLIT_SEED = 0
 BRIGHTEST = 16  # scikit-learn stores 17 grey levels
-
-
-@dataclass(frozen=True)
-class Images:
-    """Images (N, 1, 8, 8) as uint8 with their labels (N,)."""
-
-    images: Tensor
-    labels: Tensor
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, index: Tensor) -> Images:
-        """The images at these positions."""
-        return Images(self.images[index], self.labels[index])
-
-    def normalized(self) -> Tensor:
-        """The images as float32 around 0."""
-        return self.images.float() / 127.5 - 1
 
 
 @dataclass(frozen=True)
