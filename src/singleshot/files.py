@@ -39,9 +39,10 @@ class FolderNotUsableError(Exception):
 
 
 @contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
+def exclusive(folder: Path, *, before_waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Make the folder if need be, and hold it against a second process that would write there.
 
+    A folder that another process holds is refused; with ``before_waiting``, that is called and the folder waited for.
     The hold ends with the process, however that ends. Where the system has no such locks, nothing is held.
     """
     try:
@@ -54,5 +55,8 @@ def exclusive(folder: Path) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise FolderNotUsableError("is in use by another singleshot process") from None
+                if before_waiting is None:
+                    raise FolderNotUsableError("is in use by another singleshot process") from None
+                before_waiting()
+                fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -43,7 +43,7 @@ def quickstart(
         raise ValueError(f"--seeds must lie in [1, {MOST_SEEDS}], got {seeds}")
     if jobs < 0:
         raise ValueError(f"--jobs must be at least 1, or 0 for all cores, got {jobs}")
-    from singleshot.experiments.environment import usable_cores
+    from singleshot.environment import usable_cores
     from singleshot.files import FolderNotUsableError, exclusive
 
     try:

@@ -1,6 +1,9 @@
-"""Datasets as uint8 tensors in memory."""
+"""Data sets as uint8 tensors, in memory or mapped from a file.
 
-from singleshot.data.digits import DigitSplit, load_digits, split_digits
-from singleshot.data.images import Dataset, Images
+The names are listed in ``__init__.pyi`` and loaded when first used: the command line asks for the names of the data
+sets, and must not wait for torch.
+"""
 
-__all__ = ["Dataset", "DigitSplit", "Images", "load_digits", "split_digits"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from singleshot.data import split_digits
-from singleshot.experiments.environment import describe_environment
+from singleshot.environment import describe_environment
 from singleshot.losses import ci_loss, cross_entropy_loss, label_smoothing_loss, vwci_loss
 from singleshot.metrics import Calibration
 from singleshot.models import SmallCNN

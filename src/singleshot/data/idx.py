@@ -1,0 +1,89 @@
+"""The idx format of MNIST and those that follow it: a header with the lengths, then bytes; plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+
+from singleshot.data.decoding import Pixels
+
+MOST_ITEMS = 1_000_000  # the largest sets of this kind have 814,255; a header can promise anything
+UNSIGNED_BYTES = 0x08
+
+
+@dataclass(frozen=True)
+class IdxReader:
+    """An open idx file: its shape, and its items in order."""
+
+    path: Path
+    shape: tuple[int, ...]
+    file: BinaryIO
+
+    def take(self, count: int) -> Pixels:
+        """The next items; an error when the file ends before."""
+        wanted = count * math.prod(self.shape[1:])
+        content = self.file.read(wanted)
+        if len(content) < wanted:
+            raise ValueError(
+                f"{self.path} is truncated: its header promises {math.prod(self.shape):,} bytes after it, and "
+                f"{wanted - len(content):,} of them or more are missing; get the file again"
+            )
+        return np.frombuffer(content, np.uint8).reshape(count, *self.shape[1:])
+
+    def check_end(self) -> None:
+        """An error when more follows than the header promised."""
+        if self.file.read(1):
+            raise ValueError(
+                f"{self.path} is longer than the {math.prod(self.shape):,} bytes that its header promises after it; "
+                "get the file again"
+            )
+
+
+@contextmanager
+def open_idx(path: Path, item_shape: tuple[int, ...]) -> Iterator[IdxReader]:
+    """Open an idx file of bytes whose items must have this shape; whatever is wrong with it names the file."""
+    try:
+        with _opened(path) as file:
+            yield IdxReader(path, _shape(path, file, item_shape), file)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is a damaged gzip file ({error}); get it again") from None
+
+
+def find_idx(folder: Path, name: str) -> Path:
+    """The plain file if it is there, else the gzipped one."""
+    plain = folder / name
+    return plain if plain.is_file() else folder / f"{name}.gz"
+
+
+def _opened(path: Path) -> BinaryIO:
+    return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+
+
+def _shape(path: Path, file: BinaryIO, item_shape: tuple[int, ...]) -> tuple[int, ...]:
+    dimensions = 1 + len(item_shape)
+    expected = bytes([0, 0, UNSIGNED_BYTES, dimensions])
+    magic = file.read(4)
+    if magic != expected:
+        raise ValueError(
+            f"{path} starts with {magic.hex(' ') or 'nothing'}, expected {expected.hex(' ')}: it is no idx file of "
+            f"bytes with {dimensions} dimension{'s' * (dimensions > 1)}"
+        )
+    lengths = file.read(4 * dimensions)
+    if len(lengths) < 4 * dimensions:
+        raise ValueError(f"{path} is truncated: it ends within its header; get the file again")
+    shape = struct.unpack(f">{dimensions}I", lengths)
+    if shape[1:] != item_shape or not 0 < shape[0] <= MOST_ITEMS:
+        wanted = " × ".join(["N", *map(str, item_shape)])
+        raise ValueError(
+            f"{path} promises {' × '.join(map(str, shape))} bytes, expected {wanted} with N from 1 to {MOST_ITEMS:,}"
+        )
+    return shape

@@ -1,0 +1,55 @@
+"""One quiet pass over images that were not trained on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from singleshot.data import Images
+from singleshot.data.augmentation import Normalization
+from singleshot.metrics import Calibration
+from singleshot.training.processes import Processes
+
+BATCH = 500  # images at a time: enough to keep any device busy
+
+
+@contextmanager
+def quiet(model: nn.Module) -> Iterator[None]:
+    """Within it the model is in evaluation mode and records no gradients."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
+def evaluate(
+    model: nn.Module,
+    part: Images,
+    positions: Tensor,
+    normalization: Normalization,
+    processes: Processes,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_logits: Callable[[Tensor, Tensor], None] = lambda logits, labels: None,
+) -> Calibration | None:
+    """The calibration over these images, each process taking its share; None when asked to stop on the way."""
+    calibration = Calibration(bins=20)
+    mine = positions[processes.rank :: processes.count]
+    most = math.ceil(len(positions) / processes.count)  # the same number of rounds in every process
+    with quiet(model):
+        for start in range(0, most, BATCH):
+            if processes.any_of_us(should_stop()):
+                return None
+            index = mine[start : start + BATCH]
+            if len(index):
+                logits = model(normalization(part.images[index].to(processes.device))).float()
+                calibration.update(logits=logits, labels=part.labels[index].to(processes.device))
+                on_logits(logits, part.labels[index])
+    return calibration.all_reduce() if processes.count > 1 else calibration

@@ -1,0 +1,193 @@
+"""The loop over steps and epochs: what is done when, and what is saved when."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from singleshot.data import Dataset
+from singleshot.errors import StoppedError
+from singleshot.metrics import Calibration
+from singleshot.training.batches import TrainingBatches
+from singleshot.training.evaluation import evaluate
+from singleshot.training.interrupts import Interrupts
+from singleshot.training.metrics_log import MetricsLog
+from singleshot.training.objective import PLAIN, objective_of
+from singleshot.training.processes import ProcessLostError
+from singleshot.training.progress import Progress, Sums
+from singleshot.training.run import Run
+from singleshot.training.schedule import Schedule, derived_seed
+from singleshot.training.step import DivergedError, Stepper
+from singleshot.training.watcher import Evaluation, Watcher
+
+LOGGED_EVERY = 50  # steps
+
+
+class Loop:
+    """A run under way."""
+
+    def __init__(
+        self,
+        run: Run,
+        dataset: Dataset,
+        positions: tuple[Tensor, Tensor],
+        stepper: Stepper,
+        progress: Progress,
+        *,
+        log: MetricsLog | None,
+        watcher: Watcher,
+        checkpoint_seconds: float,
+        already_saved: bool,
+    ) -> None:
+        training, validation = positions
+        self.run, self.stepper, self.progress, self.log, self.watcher = run, stepper, progress, log, watcher
+        self.processes = stepper.processes
+        self.schedule = Schedule(run.recipe, len(training))
+        self.objective = objective_of(run.recipe)
+        self.normalization = run.normalization(self.processes.device)
+        self.batches = TrainingBatches(dataset.train, training, self.schedule, self.normalization, self.processes)
+        # Where no images are held out, the test images are looked at, and nothing is decided by them.
+        self.split = "validation" if len(validation) else "test"
+        self.unseen = dataset.train if len(validation) else dataset.test
+        self.unseen_positions = validation if len(validation) else torch.arange(len(dataset.test))
+        self.checkpoint_seconds = checkpoint_seconds
+        self.interrupts = Interrupts()
+        # Step and closed epochs of the newest checkpoint.
+        self._saved = (progress.step, progress.epochs_closed) if already_saved else None
+        self._saved_at = self._clock = time.monotonic()
+
+    def go(self) -> None:
+        """Until the last step is done; a StoppedError when that cannot be."""
+        if self.processes.is_writer:
+            self.watcher.started(self.schedule, self.progress.step)
+        try:
+            with self.interrupts:
+                self._until_the_end()
+        except DivergedError:
+            raise StoppedError(self._divergence()) from None
+        except ProcessLostError as error:
+            raise StoppedError(
+                f"step {self.progress.step + 1}: another process of this run is gone ({error}). {self._how_to_go_on()}"
+            ) from None
+        finally:
+            if self.processes.is_writer:
+                self.watcher.finished()
+
+    def _until_the_end(self) -> None:
+        while True:
+            if self.progress.step == (self.progress.epochs_closed + 1) * self.schedule.steps_per_epoch:
+                self._close_epoch()
+            if self.progress.step == self.schedule.steps:
+                break
+            self._one_step()
+            if time.monotonic() - self._saved_at >= self.checkpoint_seconds and not self._epoch_is_over():
+                self._save()
+        self._save()
+
+    def _epoch_is_over(self) -> bool:
+        """Then it is closed first: one checkpoint of a step is enough."""
+        return self.progress.step % self.schedule.steps_per_epoch == 0
+
+    def _one_step(self) -> None:
+        step, seed = self.progress.step, self.run.recipe.seed
+        objective = self.objective if step >= self.schedule.loss_begins else PLAIN
+        learning_rate = self.schedule.learning_rate(step)
+        images, labels = self.batches.at(step)
+        torch.manual_seed(derived_seed(seed, "noise", step, self.processes.rank))
+        stop = self.interrupts.received is not None
+        result = self.stepper.advance(images, labels, objective, learning_rate, stop=stop)
+        self.progress.step += 1
+        self.progress.sums.add(result)
+        if self.processes.is_writer:
+            self.watcher.stepped(self.progress.step, result, learning_rate)
+            if self.progress.step % LOGGED_EVERY == 0:
+                self._log("step", loss=result.loss, alpha=result.alpha, learning_rate=learning_rate)
+        if result.stop:
+            self._stop()
+
+    def _close_epoch(self) -> None:
+        epoch = self.progress.epochs_closed + 1
+        record: dict[str, Any] = {"epoch": epoch, **self.progress.sums.means()}
+        is_best = False
+        if self.schedule.evaluation_is_due(epoch):
+            calibration = self._evaluate(lambda: self.interrupts.received is not None)
+            if calibration is None:
+                self._stop()
+                return
+            result = calibration.compute()
+            is_best = self._is_best(result.nll)
+            record[self.split] = result.metrics()
+            self.watcher.evaluated(Evaluation(epoch, self.split, result, is_best))
+        self.progress.epochs_closed, self.progress.sums = epoch, Sums()
+        self._log("epoch", **record)
+        if is_best:
+            self._save()
+
+    def _evaluate(self, should_stop: Callable[[], bool]) -> Calibration | None:
+        return evaluate(
+            self.stepper.model,
+            self.unseen,
+            self.unseen_positions,
+            self.normalization,
+            self.processes,
+            should_stop=should_stop,
+        )
+
+    def _is_best(self, nll: float) -> bool:
+        """Whether this is the best epoch so far, as far as may be judged: by held-out images, never by the test set."""
+        if self.split != "validation" or not math.isfinite(nll):
+            return False
+        if self.progress.best is not None and nll >= self.progress.best["nll"]:
+            return False
+        self.progress.best = {"step": self.progress.step, "nll": nll}
+        return True
+
+    def _log(self, kind: str, **values: Any) -> None:
+        if self.log is not None:
+            self.log.add({"kind": kind, "step": self.progress.step, **values, "seconds": self._seconds()})
+
+    def _seconds(self) -> float:
+        now = time.monotonic()
+        self.progress.seconds += now - self._clock
+        self._clock = now
+        return self.progress.seconds
+
+    def _save(self) -> None:
+        self._saved_at = time.monotonic()
+        state = (self.progress.step, self.progress.epochs_closed)
+        if not self.processes.is_writer or state == self._saved:
+            return
+        if not self.stepper.is_finite():
+            raise DivergedError
+        self._seconds()
+        self.progress.scaler = self.stepper.scaler.state_dict()
+        best = self.progress.best and int(self.progress.best["step"])
+        self.run.checkpoints.save(
+            self.stepper.model, self.stepper.optimizer, self.progress.to_dict(), keep=best
+        )
+        self._saved = state
+
+    def _stop(self) -> None:
+        self._save()
+        received = self.interrupts.received
+        reason = f"interrupted by {received.name}" if received else "interrupted in another process"
+        code = 128 + received if received else 130
+        raise StoppedError(f"{reason} after step {self.progress.step}. {self._how_to_go_on()}", code)
+
+    def _divergence(self) -> str:
+        rate = self.schedule.learning_rate(self.progress.step)
+        return (
+            f"step {self.progress.step + 1}: the loss is not a finite number any more, at learning rate {rate:g}. "
+            f"{self._how_to_go_on()} A lower --learning-rate, or --clip-gradient 1, in a new run may help."
+        )
+
+    def _how_to_go_on(self) -> str:
+        last = self.run.checkpoints.last_step()
+        if last is None:
+            return "There is no checkpoint yet."
+        return f"The last checkpoint is that of step {last}; `singleshot train --resume {self.run.folder}` goes on."

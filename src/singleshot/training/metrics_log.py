@@ -1,0 +1,84 @@
+"""What a run records as it goes: JSON lines, and TensorBoard where it is asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from singleshot.files import write_text
+
+Record = dict[str, Any]
+
+
+class MetricsLog:
+    """A file of records, one JSON object per line, each with the ``step`` after which it was made.
+
+    A run that was killed may have logged past its last checkpoint: continued from there, it makes those lines again, so
+    they are removed first. The time a run took is in its records; everything else repeats exactly.
+    """
+
+    def __init__(self, path: Path, *, from_step: int, tensorboard: Path | None = None) -> None:
+        kept = [record for record in read_records(path) if record["step"] <= from_step] if path.exists() else []
+        write_text(path, "".join(map(_line, kept)))
+        self._file = path.open("a", encoding="utf-8")
+        self._tensorboard = _tensorboard_writer(tensorboard, from_step) if tensorboard else None
+
+    def add(self, record: Record) -> None:
+        """Write one record, on its way to disk before anything else happens."""
+        self._file.write(_line(record))
+        self._file.flush()
+        if self._tensorboard is not None:
+            for name, value in _scalars(record):
+                self._tensorboard.add_scalar(name, value, record["step"])
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._file.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+
+def read_records(path: Path) -> list[Record]:
+    """All whole records of a log; a last line that a kill has cut off is left out."""
+    records = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+            if isinstance(record["step"], int):
+                records.append(record)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return records
+
+
+def _line(record: Record) -> str:
+    return json.dumps({name: _finite(value) for name, value in record.items()}, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity and no NaN."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _scalars(record: Record) -> list[tuple[str, float]]:
+    """The numbers of a record under names that TensorBoard groups by."""
+    group = str(record["kind"])
+    found = []
+    for name, value in record.items():
+        inner = value.items() if isinstance(value, dict) else [("", value)]
+        for part, number in inner:
+            if isinstance(number, float):
+                found.append((f"{name}/{part}" if part else f"{group}/{name}", number))
+    return found
+
+
+def _tensorboard_writer(folder: Path, from_step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError("--tensorboard needs the extra: pip install 'singleshot[tensorboard]'") from None
+    return SummaryWriter(str(folder), purge_step=from_step + 1)  # type: ignore[no-untyped-call]

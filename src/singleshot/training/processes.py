@@ -1,0 +1,144 @@
+"""One process or many: who this process is, and the few things that all of them must agree on.
+
+``torchrun`` starts the processes and says in the environment how many they are; without it there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from singleshot.models import StochasticDepthBlock
+
+PATIENCE = timedelta(minutes=10)  # how long a process waits for one that says nothing
+
+
+class ProcessLostError(RuntimeError):
+    """Another process of the group has died or cannot be reached."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among all."""
+
+    rank: int = 0
+    count: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @classmethod
+    def from_environment(cls, device: str) -> Processes:
+        """As torchrun has set it up; one process where it has not."""
+        try:
+            rank, local, count = (int(os.environ.get(name, value)) for name, value in _TORCHRUN.items())
+        except ValueError:
+            found = {name: os.environ.get(name) for name in _TORCHRUN}
+            raise ValueError(f"torchrun's environment must hold whole numbers, got {found}") from None
+        return cls(rank, count, _chosen_device(device, local))
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this is the one process that writes files and talks to the user."""
+        return self.rank == 0
+
+    def share_of(self, batch: int) -> slice:
+        """The part of a global batch that is this process's."""
+        if batch % self.count:
+            raise ValueError(
+                f"a batch of {batch} images cannot be shared equally by {self.count} processes; "
+                f"choose a --batch-size that {self.count} divides"
+            )
+        size = batch // self.count
+        return slice(self.rank * size, (self.rank + 1) * size)
+
+    def any_of_us(self, here: bool) -> bool:
+        """Whether it holds in at least one process; every process gets the same answer."""
+        if self.count == 1:
+            return here
+        return bool(self.summed(torch.tensor([float(here)], device=self.device))[0] > 0)
+
+    def summed(self, values: Tensor) -> Tensor:
+        """The values added up over all processes."""
+        if self.count > 1:
+            with losses_of_processes_named():
+                dist.all_reduce(values)
+        return values
+
+    def from_writer(self, tensor: Tensor) -> Tensor:
+        """The writer's values of this tensor, in every process."""
+        if self.count > 1:
+            with losses_of_processes_named():
+                dist.broadcast(tensor, src=0)
+        return tensor
+
+    def text_from_writer(self, text: str) -> str:
+        """The writer's text, in every process."""
+        if self.count == 1:
+            return text
+        content = torch.tensor(list(text.encode()), dtype=torch.uint8, device=self.device)
+        size = self.from_writer(torch.tensor([len(content)], device=self.device))
+        content = content if self.is_writer else torch.empty(int(size), dtype=torch.uint8, device=self.device)
+        return bytes(self.from_writer(content).tolist()).decode()
+
+    def wrap(self, passes: nn.Module) -> nn.Module:
+        """The module with its gradients averaged over all processes."""
+        if self.count == 1:
+            return passes
+        # A dropped block takes no part in a step, and may be dropped in one process and not in another.
+        blocks_are_dropped = any(isinstance(module, StochasticDepthBlock) for module in passes.modules())
+        ids = [self.device.index] if self.device.type == "cuda" else None
+        return DistributedDataParallel(passes, device_ids=ids, find_unused_parameters=blocks_are_dropped)
+
+
+_TORCHRUN = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1}
+
+
+def _chosen_device(name: str, local_rank: int) -> torch.device:
+    """The device of this process: on a machine with several, each local process has its own."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device={name!r} cannot be used here: {reason}; --device cpu always can") from None
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    return device
+
+
+@contextmanager
+def process_group(processes: Processes) -> Iterator[None]:
+    """The connection to the other processes, for as long as it is needed."""
+    if processes.count == 1:
+        yield
+        return
+    with losses_of_processes_named():
+        dist.init_process_group("nccl" if processes.device.type == "cuda" else "gloo", timeout=PATIENCE)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def losses_of_processes_named() -> Iterator[None]:
+    """Turn the many errors by which a lost process shows itself into one that says so."""
+    try:
+        yield
+    except dist.DistError as error:
+        raise ProcessLostError(str(error).splitlines()[0]) from error
+    except RuntimeError as error:
+        if re.search(r"gloo|nccl|peer|timed out|socket|broken pipe", str(error), re.IGNORECASE):
+            raise ProcessLostError(str(error).splitlines()[0]) from error
+        raise

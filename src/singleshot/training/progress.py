@@ -1,0 +1,65 @@
+"""How far a run is: what a checkpoint keeps besides tensors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from singleshot.training.step import StepResult
+
+
+@dataclass
+class Sums:
+    """What the steps of the epoch under way gave, added up."""
+
+    steps: int = 0
+    loss: float = 0.0
+    alpha: float = 0.0
+    alpha_steps: int = 0
+    accuracy: float = 0.0
+
+    def add(self, result: StepResult) -> None:
+        """Count one more step."""
+        self.steps += 1
+        self.loss += result.loss
+        self.accuracy += result.accuracy
+        if result.alpha is not None:
+            self.alpha_steps += 1
+            self.alpha += result.alpha
+
+    def means(self) -> dict[str, float | None]:
+        """The averages over the steps; alpha is None where no step had several passes."""
+        steps = max(1, self.steps)
+        alpha = self.alpha / self.alpha_steps if self.alpha_steps else None
+        return {"loss": self.loss / steps, "alpha": alpha, "train_accuracy": self.accuracy / steps}
+
+
+@dataclass
+class Progress:
+    """The whole of what a run must remember. There is no random state: each step's follows from the seed and the step."""
+
+    step: int = 0  # steps done
+    epochs_closed: int = 0  # epochs that were logged, and evaluated where that was due
+    best: dict[str, float] | None = None  # step and validation NLL of the best checkpoint
+    sums: Sums = field(default_factory=Sums)
+    seconds: float = 0.0  # spent in this run so far, over all its starts
+    scaler: dict[str, Any] = field(default_factory=dict)  # of float16's loss scale
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON, which keeps floats exactly."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Progress:
+        """What `to_dict` gave; a ValueError where it is something else."""
+        try:
+            return cls(
+                step=int(content["step"]),
+                epochs_closed=int(content["epochs_closed"]),
+                best=content["best"] and {name: float(value) for name, value in content["best"].items()},
+                sums=Sums(**content["sums"]),
+                seconds=float(content["seconds"]),
+                scaler=dict(content["scaler"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"the checkpoint's state is not that of a run ({error!r})") from None

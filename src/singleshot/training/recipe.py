@@ -1,0 +1,112 @@
+"""Everything that decides what a training run gives, in one place. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+LossName = Literal["cross_entropy", "label_smoothing", "ci", "entropy_ci", "vwci"]
+VarianceName = Literal[
+    "bhattacharyya", "unbiased", "mutual_information", "total_variation", "hellinger", "confident_disagreement"
+]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training run from its seed: the same recipe gives the same weights."""
+
+    # Data
+    dataset: str = "cifar100"  # a name that `singleshot data list` knows, or a folder of images by class
+    image_size: int = 32  # images are brought to this height and width
+    train_images: int | None = None  # train on at most this many images, all classes in proportion; None: on all
+    validation: float = 0.0  # share of the training images held out to pick the best checkpoint on
+    padding: int = 4  # pixels of black around an image before a random crop; 0: no crop
+    mirror: bool = True  # mirror half of the images left to right
+
+    # Network
+    model: str = "resnet18"  # a name of singleshot.list_models()
+    width: float = 1.0  # multiplies the channels of every layer
+    noise: float | None = None  # share dropped by dropout or stochastic depth; None: the paper's for this network
+
+    # Loss
+    loss: LossName = "vwci"  # what is minimized
+    samples: int | None = None  # stochastic passes per step; None: 5 for vwci, 1 for the others
+    variance: VarianceName = "bhattacharyya"  # vwci: how the disagreement of the passes is read
+    differentiate_alpha: bool = False  # vwci: let the gradient flow through the weight as well
+    beta: float = 0.1  # ci: strength of the pull toward uniform
+    gamma: float = 0.1  # entropy_ci: strength of the pull toward high entropy
+    epsilon: float = 0.1  # label_smoothing: share of the target that is uniform
+    last_share: float = 1.0  # use the loss in this last share of the steps only, plain cross-entropy before
+    start_from: str | None = None  # a trained run to take the weights from; the steps before the last share are skipped
+
+    # Optimization: SGD, the learning rate falling in steps
+    epochs: int = 300  # times every training image is seen
+    batch_size: int = 64  # images per step, over all processes
+    learning_rate: float = 0.1  # at the start
+    milestones: tuple[float, ...] = (0.2, 0.4, 8 / 15, 2 / 3, 5 / 6)  # shares of the run after which the rate falls
+    decay: float = 0.2  # what the rate is multiplied with at a milestone
+    momentum: float = 0.9  # of SGD
+    weight_decay: float = 5e-4  # of SGD, on every parameter
+    clip_gradient: float | None = None  # scale gradients down to this norm; None: never
+
+    # Execution: changes rounding and speed, not what is computed
+    seed: int = 0  # of the weights, the order, the augmentation and the noise
+    memory: Literal["normal", "low"] = "normal"  # low: the activations of one pass, for more time
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"  # of the forward pass; weights stay float32
+    channels_last: bool = True  # the memory layout convolutions are fastest with
+    compile: bool = False  # compile the network; its passes then run one after another, sharing nothing
+    device: str = "auto"  # cpu, cuda, cuda:1, mps; auto: the best there is
+    evaluate_every: int = 1  # epochs between two looks at unseen images; the last epoch is always looked at
+
+    def resolved(self) -> Recipe:
+        """The recipe with nothing left open that decides the result, or an error that says which value is wrong."""
+        several = 5 if self.loss == "vwci" else 1
+        recipe = replace(self, samples=several if self.samples is None else self.samples)
+        for demand, holds in _demands(recipe):
+            if not holds:
+                field = demand.split()[0]
+                flag = "--" + field.replace("_", "-")
+                raise ValueError(f"{demand}, got {getattr(recipe, field)!r} ({flag}, or {field} in a recipe file)")
+        return recipe
+
+    @property
+    def passes(self) -> int:
+        """Stochastic passes per step of the loss."""
+        resolved = self.resolved().samples
+        assert resolved is not None
+        return resolved
+
+
+def _demands(recipe: Recipe) -> list[tuple[str, bool]]:
+    """What must hold of a resolved recipe; each demand begins with the name of its field."""
+    several = recipe.loss == "vwci"
+    samples = recipe.samples or 0
+    return [
+        ("image_size must lie in [8, 1024]", 8 <= recipe.image_size <= 1024),
+        ("train_images must be at least 1", recipe.train_images is None or recipe.train_images >= 1),
+        ("validation must lie in [0, 1)", 0 <= recipe.validation < 1),
+        ("padding must lie in [0, image_size]", 0 <= recipe.padding <= recipe.image_size),
+        ("width must lie in (0, 16]", 0 < recipe.width <= 16),
+        ("noise must lie in [0, 1)", recipe.noise is None or 0 <= recipe.noise < 1),
+        ("noise must be above 0 for vwci, which weighs by it", not (several and recipe.noise == 0)),
+        (f"samples must lie in [{1 + several}, 1000] for {recipe.loss}", 1 + several <= samples <= 1000),
+        ("beta must be finite and at least 0", 0 <= recipe.beta < float("inf")),
+        ("gamma must be finite and at least 0", 0 <= recipe.gamma < float("inf")),
+        ("epsilon must lie in [0, 1]", 0 <= recipe.epsilon <= 1),
+        ("last_share must lie in (0, 1]", 0 < recipe.last_share <= 1),
+        ("epochs must be at least 1", recipe.epochs >= 1),
+        ("batch_size must be at least 1", recipe.batch_size >= 1),
+        ("learning_rate must be finite and above 0", 0 < recipe.learning_rate < float("inf")),
+        ("milestones must rise within (0, 1)", _rise(recipe.milestones)),
+        ("decay must lie in (0, 1]", 0 < recipe.decay <= 1),
+        ("momentum must lie in [0, 1)", 0 <= recipe.momentum < 1),
+        ("weight_decay must be finite and at least 0", 0 <= recipe.weight_decay < float("inf")),
+        ("clip_gradient must be above 0", recipe.clip_gradient is None or recipe.clip_gradient > 0),
+        ("seed must lie in [0, 2**63)", 0 <= recipe.seed < 2**63),
+        ("evaluate_every must be at least 1", recipe.evaluate_every >= 1),
+    ]
+
+
+def _rise(milestones: tuple[float, ...]) -> bool:
+    inside = all(0 < milestone < 1 for milestone in milestones)
+    return inside and all(earlier < later for earlier, later in zip(milestones, milestones[1:], strict=False))

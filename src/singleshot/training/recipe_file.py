@@ -1,0 +1,106 @@
+"""A recipe as a YAML file: read with every name and type checked, written whole."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from singleshot.training.recipe import Recipe
+
+
+def read_recipe_values(path: Path) -> dict[str, Any]:
+    """The values a YAML file sets, checked; a user's file need not set all."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: there is no such recipe file") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read as YAML: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold lines such as `epochs: 30`, got a {type(content).__name__}")
+    return {str(key): checked_value(str(key), value, source=str(path)) for key, value in content.items()}
+
+
+def read_recipe(path: Path) -> Recipe:
+    """A whole recipe, as a run keeps it."""
+    values = read_recipe_values(path)
+    missing = [field.name for field in fields(Recipe) if field.name not in values]
+    if missing:
+        raise ValueError(f"{path} is not the recipe of a run: it lacks {', '.join(missing)}")
+    return Recipe(**values)
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """The recipe as YAML, every field on a line."""
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(recipe).items()}
+    return yaml.safe_dump(plain, sort_keys=False)
+
+
+def with_values(recipe: Recipe, values: dict[str, Any]) -> Recipe:
+    """The recipe with checked values in place of its own."""
+    return replace(recipe, **values)
+
+
+def checked_value(name: str, value: Any, *, source: str) -> Any:
+    """The value in the type its field has, or an error that says what is wrong and what it could have meant."""
+    hints = get_type_hints(Recipe)
+    if name not in hints:
+        nearest = difflib.get_close_matches(name.replace("-", "_"), hints, n=1, cutoff=0.5)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(hints)}"
+        raise ValueError(f"{source}: {name!r} is nothing that a recipe has; {hint}")
+    wanted = hints[name]
+    found = _converted(value, wanted)
+    if found is _WRONG:
+        hint = ""
+        if get_origin(wanted) is Literal and isinstance(value, str):
+            nearest = difflib.get_close_matches(value, get_args(wanted), n=1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        raise ValueError(f"{source}: {name} must be {_in_words(wanted)}, got {value!r}{hint}")
+    return found
+
+
+_WRONG = object()
+
+
+def _converted(value: Any, wanted: Any) -> Any:
+    """The value as the wanted type where that loses nothing, else _WRONG."""
+    origin = get_origin(wanted)
+    if origin in (Union, types.UnionType):
+        options = (_converted(value, option) for option in get_args(wanted))
+        return next((option for option in options if option is not _WRONG), _WRONG)
+    if origin is Literal:
+        return value if value in get_args(wanted) else _WRONG
+    if origin is tuple:
+        items = [_converted(item, get_args(wanted)[0]) for item in value] if isinstance(value, list) else [_WRONG]
+        return _WRONG if _WRONG in items else tuple(items)
+    if wanted is float:
+        return _as_float(value)
+    return value if type(value) is wanted else _WRONG
+
+
+def _as_float(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return _WRONG
+    try:
+        return float(value)  # YAML takes 1e-3, without a dot, for text
+    except (ValueError, OverflowError):
+        return _WRONG
+
+
+def _in_words(wanted: Any) -> str:
+    origin = get_origin(wanted)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_in_words(option) for option in get_args(wanted))
+    if origin is Literal:
+        return f"one of {', '.join(get_args(wanted))}"
+    if origin is tuple:
+        return "a list of numbers"
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
+    return names[wanted]
