@@ -1,6 +1,7 @@
 """The command line: ``singleshot COMMAND``; one file per command, each nothing but parsing, calling and printing.
 
-Exit codes: 0 done, 1 something failed on the way, 2 a mistake in what was asked for, 130 interrupted.
+Exit codes: 0 done, 1 something failed on the way, 2 a mistake in what was asked for, 130 interrupted by Ctrl-C, 143 by
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,14 +11,35 @@ from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from io import TextIOWrapper
 
-from tyro.conf import FlagCreatePairsOff
+from tyro.conf import FlagCreatePairsOff, configure
 from tyro.extras import SubcommandApp
 
 from singleshot import __version__
+from singleshot.cli.evaluate import evaluate
+from singleshot.cli.predict import predict
 from singleshot.cli.quickstart import quickstart
+from singleshot.cli.train import train_command
+from singleshot.errors import StoppedError
 
-app = SubcommandApp()
-app.command(help="Compare an overconfident net with calibrated ones, in a minute; nothing is downloaded.")(quickstart)
+
+def commands(args: Sequence[str]) -> SubcommandApp:
+    """All commands; the arguments are looked at for what the help should say and for the defaults of ``train``."""
+    app = SubcommandApp()
+    one_flag = configure(FlagCreatePairsOff)  # --json needs no --no-json beside it
+    training = train_command(args[1:] if args[:1] == ["train"] else [])
+    for summary, command in [
+        (
+            "Compare an overconfident net with calibrated ones, in a minute; nothing is downloaded.",
+            one_flag(quickstart),
+        ),
+        ("Train a network whose softmax score is a confidence; stop and resume at will.", training),
+        ("Measure accuracy and calibration of a trained run.", one_flag(evaluate)),
+        ("Classify images with a trained run, abstaining where it is not sure enough.", one_flag(predict)),
+    ]:
+        # In the list of all commands a line for each; a command's own help is its whole docstring.
+        is_asked_for = args[:1] == [command.__name__]
+        app.command(help=None if is_asked_for else summary)(command)
+    return app
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -30,12 +52,11 @@ def main(args: Sequence[str] | None = None) -> None:
         print(f"singleshot {__version__}")
         return
     try:
-        app.cli(
+        commands(args).cli(
             prog="singleshot",
             description="Confidence one can act on, from one forward pass. Start with: singleshot quickstart\n\n"
             "singleshot COMMAND --help explains a command; singleshot --version tells which this is.",
             args=args,
-            config=(FlagCreatePairsOff,),
         )
     except ValueError as error:
         _exit(2, str(error))
@@ -46,6 +67,8 @@ def main(args: Sequence[str] | None = None) -> None:
         _exit(1, f"{error}; what was finished before is kept")
     except BrokenProcessPool:
         _exit(1, "a worker process died, perhaps for want of memory; the same command continues where it stopped")
+    except StoppedError as error:
+        _exit(error.exit_code, str(error))
     except KeyboardInterrupt:
         _exit(130, "interrupted; the same command continues where it stopped")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import lzma
 import shutil
@@ -18,10 +19,11 @@ from typing import IO, cast
 
 MOST_BYTES = 4 * 2**30
 MOST_MEMBERS = 1_000_000
+LONGEST_NAME, LONGEST_PART = 1000, 120  # characters of up to two bytes or so: file systems take 255 bytes for a part
 CHUNK = 2**20
 # What the standard library raises for archives that are cut off, damaged or packed in ways it does not know.
 TORN = (
-    EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile,
+    EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
     NotImplementedError, ValueError, OverflowError, struct.error,
 )  # fmt: skip
 
@@ -58,10 +60,11 @@ def extract(
             _unpack(members(archive, most_bytes), unpacked, most_bytes, most_members)
         except _RefusedError as error:
             raise ValueError(f"{archive}: refused to unpack its member {error}") from None
-        except TORN as error:
-            raise ValueError(
-                f"{archive}: the archive is damaged or cut off ({error}); delete it and download it again"
-            ) from None
+        except (*TORN, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise  # the disk's fault; a place that is nowhere in the archive, or a stream that is none, is its own
+            told = f"{archive}: the archive is damaged or cut off ({error}); delete it and download it again"
+            raise ValueError(told) from None
         made = sorted(unpacked.iterdir())
         for entry in made:
             if (into / entry.name).exists():
@@ -106,6 +109,8 @@ def _wrong_name(name: str) -> str | None:
         return "its path leads out of the folder"
     if not name.isprintable():
         return "its name has characters that cannot be shown"
+    if len(name) > LONGEST_NAME or any(len(part) > LONGEST_PART for part in posix.parts):
+        return "its name is too long"
     return None
 
 

@@ -46,7 +46,14 @@ def shift_and_mirror(images: Tensor, shifts: Shifts, *, padding: int) -> Tensor:
 class Normalization:
     """uint8 pixels to float32 with the training set's mean 0 and deviation 1 in each channel."""
 
-    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...], *, channels_last: bool = False, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        *,
+        channels_last: bool = False,
+        device: torch.device | str = "cpu",
+    ) -> None:
         # (x / 255 − mean) / std as one multiplication and one addition; a constant channel is only centred.
         deviation = torch.tensor([value or 1.0 for value in std], dtype=torch.float64)
         self.scale = (1 / (255 * deviation)).float().view(1, -1, 1, 1).to(device)

@@ -130,13 +130,12 @@ def _check_digits() -> CheckResult:
 
     digits = load_dataset("digits")
     train, test = (Counter(part.labels.tolist()) for part in (digits.train, digits.test))
-    names = digits.class_names
     return CheckResult(
         "digits",
         Path(sklearn.datasets.__file__).parent,
         "bundled with scikit-learn",
-        train={names[label]: train[label] for label in sorted(train)},
-        test={names[label]: test[label] for label in sorted(test)},
+        train=_by_name(digits.class_names, train),
+        test=_by_name(digits.class_names, test),
     )
 
 
@@ -181,21 +180,27 @@ def _check_file(folder: Path, file: KnownFile) -> FileCheck:
 
 def _read(source: Source, result: CheckResult, report: Advance) -> CheckResult:
     """Read all there is, for what only shows then: images that cannot be decoded, labels that are no class."""
-    counts: list[Counter[int]] = []
+    train: Counter[int] = Counter()
+    test: Counter[int] = Counter()
     unreadable: list[str] = []
     done, fault = 0, None
     try:
-        for part in (source.train, source.test):
-            counts.append(Counter())
-            for batch in part(SIZE):
-                counts[-1].update(batch.labels.tolist())
+        for read_part, counts in ((source.train, train), (source.test, test)):
+            for batch in read_part(SIZE):
+                counts.update(batch.labels.tolist())
                 unreadable += batch.unreadable
                 done += len(batch.labels) + len(batch.unreadable)
                 report(done, source.image_files)
     except ValueError as error:
         fault = str(error)
-    train, test = (
-        {name: counted[label] for label, name in enumerate(source.class_names)}
-        for counted in (counts + [Counter(), Counter()])[:2]
+    return replace(
+        result,
+        train=_by_name(source.class_names, train),
+        test=_by_name(source.class_names, test),
+        unreadable=tuple(unreadable),
+        fault=fault,
     )
-    return replace(result, train=train, test=test, unreadable=tuple(unreadable), fault=fault)
+
+
+def _by_name(names: tuple[str, ...], counts: Counter[int]) -> dict[str, int]:
+    return {name: counts[label] for label, name in enumerate(names)}

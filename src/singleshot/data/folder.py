@@ -25,21 +25,27 @@ def folder_source(root: Path) -> Source:
     if not root.is_dir():
         raise ValueError(f"there is no folder {root}; wanted is one with a folder of images for each class")
     folders = _subfolders(root)
-    tests = [root / name for name in TEST_FOLDERS if name in folders and _subfolders(root / name)]
-    if "train" in folders and tests:
-        train, test = _classes(root / "train"), _classes(tests[0])
-        unknown = sorted(test.keys() - train.keys())
-        if unknown:
-            raise ValueError(f"{tests[0]} has the class {unknown[0]!r}, which {root / 'train'} has not")
-    elif folders == ["train"]:
-        raise ValueError(
-            f"{root} has a folder train, but none of {', '.join(TEST_FOLDERS)} with folders of classes in it; add one, "
-            f"or give {root / 'train'} to have a fifth of it kept for testing"
-        )
+    # A class may be called train, as one of vehicles; beside a folder called test it is a part.
+    if "train" in folders and (len(folders) == 1 or not set(TEST_FOLDERS).isdisjoint(folders)):
+        train, test = _given_parts(root, folders)
     else:
         train, test = _split(_classes(root), root)
     names = tuple(train)
     return image_file_source(root.resolve().name, root, names, _labelled(train, names), _labelled(test, names))
+
+
+def _given_parts(root: Path, folders: list[str]) -> tuple[Classes, Classes]:
+    tests = [root / name for name in TEST_FOLDERS if name in folders and _subfolders(root / name)]
+    if not tests:
+        raise ValueError(
+            f"{root} has a folder train, but none of {', '.join(TEST_FOLDERS)} with folders of classes in it; add one, "
+            f"or give {root / 'train'} to have a fifth of it kept for testing"
+        )
+    train, test = _classes(root / "train"), _classes(tests[0], least=1)
+    unknown = sorted(test.keys() - train.keys())
+    if unknown:
+        raise ValueError(f"{tests[0]} has the class {unknown[0]!r}, which {root / 'train'} has not")
+    return train, test
 
 
 def images_below(folder: Path) -> list[Path]:
@@ -67,13 +73,13 @@ def images_below(folder: Path) -> list[Path]:
     return images
 
 
-def _classes(folder: Path) -> Classes:
-    """The images of each class, or an error: at least two classes, none of them empty."""
+def _classes(folder: Path, least: int = 2) -> Classes:
+    """The images of each class, or an error: at least so many classes, none of them empty."""
     classes = {name: images_below(folder / name) for name in _subfolders(folder)}
     if not any(classes.values()):
         found = f"the folders {_listed(list(classes))}" if classes else "no folders"
         raise ValueError(f"{folder} has no images in folders of classes ({found} found); {_WANTED}")
-    if len(classes) < 2:
+    if len(classes) < least:
         raise ValueError(f"{folder} has one class only, {next(iter(classes))!r}; {_WANTED}")
     empty = [name for name, images in classes.items() if not images]
     if empty:

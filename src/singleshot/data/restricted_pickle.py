@@ -133,7 +133,7 @@ _NAMES: dict[tuple[str, str], _StandIn] = {
     ("numpy", "ndarray"): _StandIn(_Array),  # named, never called, by what follows
     ("numpy", "dtype"): _StandIn(_Dtype),
     ("_codecs", "encode"): _StandIn(_encode),
-    ("builtins", "bytes"): _StandIn(_no_bytes),
+    ("__builtin__", "bytes"): _StandIn(_no_bytes),
 }
 for _core in ("numpy.core", "numpy._core"):  # before and since numpy 2
     _NAMES[f"{_core}.multiarray", "_reconstruct"] = _StandIn(lambda _subtype, _shape, _code: _Array())

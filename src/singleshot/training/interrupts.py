@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from types import FrameType, TracebackType
 
@@ -33,4 +32,7 @@ class Interrupts:
             os._exit(128 + number)
         self.received = signal.Signals(number)
         # Not print(): the signal may have come in the middle of one.
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\nsaving at the end of this step; Ctrl-C again to exit at once\n")
+        os.write(
+            sys.__stderr__.fileno() if sys.__stderr__ else 2,
+            b"\nsaving at the end of this step; Ctrl-C again to exit at once\n",
+        )

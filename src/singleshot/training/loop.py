@@ -167,9 +167,7 @@ class Loop:
         self._seconds()
         self.progress.scaler = self.stepper.scaler.state_dict()
         best = self.progress.best and int(self.progress.best["step"])
-        self.run.checkpoints.save(
-            self.stepper.model, self.stepper.optimizer, self.progress.to_dict(), keep=best
-        )
+        self.run.checkpoints.save(self.stepper.model, self.stepper.optimizer, self.progress.to_dict(), keep=best)
         self._saved = state
 
     def _stop(self) -> None:

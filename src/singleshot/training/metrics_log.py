@@ -42,15 +42,16 @@ class MetricsLog:
 
 def read_records(path: Path) -> list[Record]:
     """All whole records of a log; a last line that a kill has cut off is left out."""
-    records = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-            if isinstance(record["step"], int):
-                records.append(record)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue
-    return records
+    parsed = map(_parsed, path.read_text(encoding="utf-8", errors="replace").splitlines())
+    return [record for record in parsed if record is not None]
+
+
+def _parsed(line: str) -> Record | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
 
 
 def _line(record: Record) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 LossName = Literal["cross_entropy", "label_smoothing", "ci", "entropy_ci", "vwci"]
@@ -109,4 +110,4 @@ def _demands(recipe: Recipe) -> list[tuple[str, bool]]:
 
 def _rise(milestones: tuple[float, ...]) -> bool:
     inside = all(0 < milestone < 1 for milestone in milestones)
-    return inside and all(earlier < later for earlier, later in zip(milestones, milestones[1:], strict=False))
+    return inside and all(earlier < later for earlier, later in pairwise(milestones))

@@ -1,9 +1,9 @@
 """A run on disk: what it was made from, what it recorded, and its checkpoints.
 
-    runs/a/recipe.yaml       the resolved recipe
-    runs/a/run.json          class names, normalization, versions and machine
-    runs/a/metrics.jsonl     one line per logged step and per epoch
-    runs/a/checkpoints/      the last and the best
+runs/a/recipe.yaml       the resolved recipe
+runs/a/run.json          class names, normalization, versions and machine
+runs/a/metrics.jsonl     one line per logged step and per epoch
+runs/a/checkpoints/      the last and the best
 """
 
 from __future__ import annotations
@@ -44,6 +44,23 @@ class Facts:
         """Of a network that is trained on this data set, here and now."""
         return cls(dataset.class_names, dataset.channels, dataset.mean, dataset.std, environment)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Facts:
+        """What `to_dict` gave."""
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format is {content['format']!r}")
+        return cls(
+            class_names=tuple(str(name) for name in content["class_names"]),
+            channels=int(content["channels"]),
+            mean=tuple(float(value) for value in content["mean"]),
+            std=tuple(float(value) for value in content["std"]),
+            environment=dict(content["environment"]),
+        )
+
 
 @dataclass(frozen=True)
 class Run:
@@ -56,26 +73,19 @@ class Run:
     def create(self) -> None:
         """Put down what the run is made from; its folder is a run from now on."""
         write_text(self.folder / RECIPE, recipe_text(self.recipe))
-        write_text(self.folder / FACTS, json.dumps({"format": FORMAT, **asdict(self.facts)}, indent=2))
+        write_text(self.folder / FACTS, json.dumps(self.facts.to_dict(), indent=2))
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
         """The run in a folder, or an error that says what is missing there."""
         folder = Path(folder)
         if not cls.is_there(folder):
-            raise ValueError(f"{folder} holds no run: there is no {FACTS}; `singleshot train --output {folder}` makes one")
+            raise ValueError(
+                f"{folder} holds no run: there is no {FACTS}; `singleshot train --output {folder}` makes one"
+            )
         recipe = read_recipe(folder / RECIPE)
         try:
-            content = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-            if content.pop("format") != FORMAT:
-                raise ValueError("its format is another one")
-            facts = Facts(
-                class_names=tuple(str(name) for name in content["class_names"]),
-                channels=int(content["channels"]),
-                mean=tuple(float(value) for value in content["mean"]),
-                std=tuple(float(value) for value in content["std"]),
-                environment=dict(content["environment"]),
-            )
+            facts = Facts.from_dict(json.loads((folder / FACTS).read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{folder / FACTS} is damaged ({error})") from None
         return cls(folder, recipe, facts)
@@ -126,9 +136,7 @@ class Run:
         """What brings uint8 images to what the network takes."""
         from singleshot.data.augmentation import Normalization
 
-        return Normalization(
-            self.facts.mean, self.facts.std, channels_last=self.recipe.channels_last, device=device
-        )
+        return Normalization(self.facts.mean, self.facts.std, channels_last=self.recipe.channels_last, device=device)
 
 
 def recipe_differences(one: Recipe, other: Recipe) -> list[str]:

@@ -59,7 +59,14 @@ def train(
                 recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=skip_unreadable
             )
             run = Run(folder, recipe, Facts.of(dataset, describe_environment()))
-            loop = _prepared(run, dataset, processes, watcher or Watcher(), checkpoint_seconds, tensorboard)
+            loop = _prepared(
+                run,
+                dataset,
+                processes,
+                watcher=watcher or Watcher(),
+                checkpoint_seconds=checkpoint_seconds,
+                tensorboard=tensorboard,
+            )
             loop.go()
             return run
     except FolderNotUsableError as error:
@@ -78,7 +85,7 @@ def _refuse_another_run(folder: Path, recipe: Recipe) -> None:
 
 
 def _prepared(
-    run: Run, dataset: Dataset, processes: Processes, watcher: Watcher, checkpoint_seconds: float, tensorboard: bool
+    run: Run, dataset: Dataset, processes: Processes, *, watcher: Watcher, checkpoint_seconds: float, tensorboard: bool
 ) -> Loop:
     """Everything in place for the next step: of a new run, or after the last checkpoint."""
     recipe = run.recipe

@@ -1,0 +1,70 @@
+"""``singleshot predict``: classes and confidences for images, and silence where the confidence is too low."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+if TYPE_CHECKING:
+    from singleshot.training.prediction import Prediction
+
+
+def predict(  # noqa: PLR0917
+    run: Positional[Path],
+    images: Positional[tuple[Path, ...]],
+    abstain_below: float = 0.0,
+    weights: Literal["last", "best"] = "last",
+    skip_unreadable: bool = False,
+    device: str = "auto",
+    as_json: Annotated[bool, arg(name="json")] = False,
+) -> None:
+    """Classify images with a trained run, and abstain where it is not sure enough.
+
+    Example: singleshot predict runs/a cat.jpg photos/ --abstain-below 0.8
+
+    Args:
+        run: folder that `singleshot train` has made.
+        images: image files, or folders of them.
+        abstain_below: say nothing about images whose confidence is below this.
+        weights: of the last checkpoint, or of the one that was best on the validation images.
+        skip_unreadable: leave out files that cannot be read as images, and count them.
+        device: cpu, cuda, cuda:1, mps; auto takes the best there is.
+        as_json: print a list of objects instead of a table.
+    """
+    if not 0 <= abstain_below <= 1:
+        raise ValueError(f"--abstain-below must lie in [0, 1], got {abstain_below}")
+    if not images:
+        raise ValueError("name at least one image: singleshot predict RUN cat.jpg photos/")
+    from singleshot.training.prediction import predict as predict_images
+
+    found, unreadable = predict_images(
+        run, images, abstain_below=abstain_below, weights=weights, device=device, skip_unreadable=skip_unreadable
+    )
+    if unreadable:
+        print(f"{len(unreadable)} left out; the first: {unreadable[0]}", file=sys.stderr)
+    if as_json:
+        print(json.dumps([asdict(prediction) for prediction in found], indent=2))
+    else:
+        _print_table(found, abstain_below)
+
+
+def _print_table(found: list[Prediction], abstain_below: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    table = Table("image", "class", box=None, pad_edge=False)
+    table.add_column("confidence", justify="right")
+    for one in found:
+        table.add_row(one.image, "— abstained" if one.abstained else one.class_name, f"{one.confidence:.3f}")
+    console.print(table)
+    if abstain_below:
+        silent = sum(one.abstained for one in found)
+        print(f"{silent} of {len(found)} abstained: confidence below {abstain_below:g}")

@@ -1,0 +1,108 @@
+"""A run as a person wants to see it go: one live line on a terminal, plain lines where there is none."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from singleshot.training.schedule import Schedule
+from singleshot.training.step import StepResult
+from singleshot.training.watcher import Evaluation, Watcher
+
+PLAIN_SECONDS = 30  # between two plain lines
+WINDOW = 50  # steps that speed and averages are taken over
+
+
+class Pace:
+    """The recent speed of a run, and the averages of its recent steps."""
+
+    def __init__(self, schedule: Schedule, step: int) -> None:
+        self.schedule = schedule
+        self.step = step
+        self._times: deque[float] = deque([time.monotonic()], maxlen=WINDOW + 1)
+        self._results: deque[StepResult] = deque(maxlen=WINDOW)
+
+    def add(self, step: int, result: StepResult) -> None:
+        """One more step is done."""
+        self.step = step
+        self._times.append(time.monotonic())
+        self._results.append(result)
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Over the recent steps."""
+        return (self._times[-1] - self._times[0]) / max(1, len(self._times) - 1)
+
+    def in_words(self) -> str:
+        """Loss, mean α, accuracy and speed over the recent steps."""
+        loss = sum(result.loss for result in self._results) / len(self._results)
+        alphas = [result.alpha for result in self._results if result.alpha is not None]
+        alpha = f"  α {sum(alphas) / len(alphas):.3f}" if alphas else ""
+        accuracy = sum(result.accuracy for result in self._results) / len(self._results)
+        speed = self.schedule.batch / max(self.seconds_per_step, 1e-9)
+        return f"loss {loss:.3f}{alpha}  acc {accuracy:.3f}  {speed:,.0f} img/s"
+
+    def time_left(self) -> str:
+        """To the end of the run, at the recent speed."""
+        seconds = round((self.schedule.steps - self.step) * self.seconds_per_step)
+        hours, minutes = divmod(seconds // 60, 60)
+        return f"{hours}:{minutes:02d}:{seconds % 60:02d} left"
+
+    def place(self) -> str:
+        """Which epoch of how many."""
+        epoch = min((self.step - 1) // self.schedule.steps_per_epoch + 1, self.schedule.recipe.epochs)
+        return f"epoch {max(1, epoch)}/{self.schedule.recipe.epochs}"
+
+
+class Display(Watcher):
+    """Progress on standard error."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        self._progress: Progress | None = None
+
+    def started(self, schedule: Schedule, step: int) -> None:
+        """Say where it begins; on a terminal, open the live line."""
+        self.pace = Pace(schedule, step)
+        self._said = time.monotonic()
+        self._unseen = ""
+        if step > schedule.first_step:
+            self._line(f"continuing after step {step} of {schedule.steps}")
+        if self.console.is_terminal:
+            columns = TextColumn("{task.description}"), BarColumn(bar_width=12), TextColumn("{task.fields[words]}")
+            self._progress = Progress(*columns, console=self.console)
+            self._task: TaskID = self._progress.add_task(
+                self.pace.place(), total=schedule.steps, completed=step, words=""
+            )
+            self._progress.start()
+
+    def stepped(self, step: int, result: StepResult, learning_rate: float) -> None:
+        """Renew the live line, or now and then print a plain one."""
+        self.pace.add(step, result)
+        if self._progress is not None:
+            words = f"{self.pace.in_words()}{self._unseen}  {self.pace.time_left()}"
+            self._progress.update(self._task, completed=step, description=self.pace.place(), words=words)
+        elif time.monotonic() - self._said >= PLAIN_SECONDS:
+            self._line(f"{self.pace.place()}, step {step}: {self.pace.in_words()}  {self.pace.time_left()}")
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """One lasting line per evaluation."""
+        result = evaluation.result
+        self._unseen = f"  {evaluation.split} acc {result.accuracy:.3f} ECE {result.ece:.3f}"
+        mark = "  best so far" if evaluation.is_best else ""
+        self._line(f"{self.pace.place()}: {self.pace.in_words()} {self._unseen} NLL {result.nll:.3f}{mark}")
+
+    def finished(self) -> None:
+        """Close the live line."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _line(self, text: str) -> None:
+        self._said = time.monotonic()
+        if self.console.is_terminal:
+            self.console.print(text, highlight=False)
+        else:
+            print(text, file=self.console.file, flush=True)

@@ -1,0 +1,70 @@
+"""What a run is worth: its calibration on a split of its data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from singleshot.checks import check_choice
+from singleshot.data import load_dataset
+from singleshot.data.split import split_training
+from singleshot.files import write_atomically
+from singleshot.metrics import CalibrationResult
+from singleshot.training.evaluation import evaluate
+from singleshot.training.processes import Processes
+from singleshot.training.run import Run
+
+
+def evaluate_run(
+    folder: Path | str,
+    *,
+    split: str = "test",
+    weights: str = "last",
+    predictions: Path | None = None,
+    data_root: Path | None = None,
+    device: str = "auto",
+) -> tuple[CalibrationResult, int]:
+    """The calibration of a run on a split of its data, and the step its weights are of."""
+    check_choice("split", split, ("test", "validation", "train"))
+    run = Run.open(folder)
+    checkpoint = run.checkpoint(weights)
+    processes = Processes(device=Processes.from_environment(device).device)
+    model = run.load_model(weights).to(processes.device)
+    recipe = run.recipe
+    # Images that could not be read were left out of training as well, or there would be no run.
+    dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=True)
+    if dataset.class_names != run.facts.class_names:
+        raise ValueError(f"{folder} was trained on other classes than {recipe.dataset} has now")
+    part, positions = dataset.test, torch.arange(len(dataset.test))
+    if split != "test":
+        trained, held_out = split_training(
+            dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
+        )
+        part, positions = dataset.train, trained if split == "train" else held_out
+        if not len(positions):
+            raise ValueError(f"{folder} was trained without validation images; evaluate --split test")
+    kept: list[tuple[Tensor, Tensor]] = []
+    calibration = evaluate(
+        model,
+        part,
+        positions,
+        run.normalization(processes.device),
+        processes,
+        on_logits=lambda logits, labels: kept.append((logits.cpu(), labels)) if predictions is not None else None,
+    )
+    assert calibration is not None
+    if predictions is not None:
+        _write_predictions(predictions, kept, run.facts.class_names)
+    return calibration.compute(), checkpoint.step
+
+
+def _write_predictions(path: Path, kept: list[tuple[Tensor, Tensor]], class_names: tuple[str, ...]) -> None:
+    logits, labels = (torch.cat(parts).numpy() for parts in zip(*kept, strict=True))
+
+    def write(temporary: Path) -> None:
+        np.savez(temporary, logits=logits, labels=labels, class_names=np.array(class_names))
+
+    write_atomically(path, write)

@@ -1,0 +1,30 @@
+"""Loads an image folder, slowly, and counts how often an image was decoded: ``python cache_worker.py FOLDER LOG``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from singleshot.data import decoding, load_dataset, source
+
+
+def main() -> None:
+    folder, log = sys.argv[1], Path(sys.argv[2])
+    decode = decoding.decode_image
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        with log.open("a") as opened:
+            opened.write("decoded\n")
+        time.sleep(0.05)
+        return decode(*arguments, **options)
+
+    vars(source)["decode_image"] = slow
+    print("ready", flush=True)
+    dataset = load_dataset(folder, image_size=8)
+    print(len(dataset.train), len(dataset.test), flush=True)
+
+
+if __name__ == "__main__":
+    main()

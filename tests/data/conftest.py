@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def decoded(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own for what each test decodes, and no data root from outside."""
+    folder = tmp_path_factory.mktemp("decoded")
+    monkeypatch.setenv("SINGLESHOT_CACHE", str(folder))
+    monkeypatch.delenv("SINGLESHOT_DATA", raising=False)
+    return folder

@@ -1,0 +1,202 @@
+"""``singleshot data`` as a user meets it: what is printed, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tyro.extras import SubcommandApp
+
+from local_server import Page, Site, serve
+from singleshot import cli
+from singleshot.cli.data import data_app
+from singleshot.data.registry import load_dataset
+from small_publications import publish, tiny_imagenet_files, write
+
+Run = Callable[..., "tuple[int, str, str]"]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs ``singleshot data ...`` in this process, where the publishers can be replaced."""
+    monkeypatch.setenv("SINGLESHOT_CACHE", str(tmp_path / "decoded"))
+    monkeypatch.setenv("SINGLESHOT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+
+    def commands(args: object) -> SubcommandApp:
+        app = SubcommandApp()
+        app.command(data_app, name="data", help="List, verify and download data sets.")
+        return app
+
+    monkeypatch.setattr(cli, "commands", commands)
+
+    def run(*args: str) -> tuple[int, str, str]:
+        code: object = 0
+        try:
+            cli.main(["data", *args])
+        except SystemExit as ended:
+            code = ended.code or 0
+        out, err = capsys.readouterr()
+        assert isinstance(code, int)
+        assert "Traceback" not in err
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serve() as site:
+        yield site
+
+
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        ("list", "singleshot data list"),
+        ("check", "singleshot data check cifar100 --data-root DIR"),
+        ("fetch", "singleshot data fetch cifar100 --data-root DIR"),
+    ],
+)
+def test_help_has_an_example(command: str, example: str, run: Run) -> None:
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert f"Example: {example}" in out
+    assert command == "list" or "NAME" in out
+
+
+def test_the_command_is_there_without_the_heavy_libraries() -> None:
+    program = (
+        "import sys, singleshot.cli.data, singleshot.data.publishers, singleshot.data.check\n"
+        "print({'torch', 'PIL', 'matplotlib', 'sklearn', 'numpy', 'rich.progress'} & set(sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "set()"
+
+
+def test_list_shows_what_is_here_and_where(
+    run: Run, tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, _ = run("list")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:7]] == [
+        "cifar10", "cifar100", "digits", "fashion_mnist", "mnist", "tiny_imagenet",
+    ]  # fmt: skip
+    assert "169 MB  not here" in out
+    assert str(tmp_path / "data") in out
+    serve_cifar100(site, monkeypatch)
+    run("fetch", "cifar100")
+    assert str(tmp_path / "data" / "cifar-100-binary") in run("list")[1]
+    rows = {row["name"]: row for row in json.loads(run("list", "--json")[1])}
+    assert rows["cifar100"]["folder"] == str(tmp_path / "data" / "cifar-100-binary")
+    assert rows["mnist"]["folder"] is None
+    assert rows["tiny_imagenet"]["images"] == 110_000
+    assert all(row["terms"] and row["homepage"] for row in rows.values())
+
+
+def serve_cifar100(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.pages |= {f"/{name}": Page(body) for name, body in publish(monkeypatch, "cifar100", [site.url]).items()}
+
+
+def test_fetch_check_and_damage(run: Run, tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_cifar100(site, monkeypatch)
+    folder = tmp_path / "elsewhere" / "cifar-100-binary"
+    root = ("--data-root", str(folder.parent))
+
+    code, out, _ = run("check", "cifar100", *root)
+    assert code == 1
+    assert f"cifar100 is not here. Looked at:\n  {folder}" in out
+    assert "What to do: singleshot data fetch cifar100" in out
+
+    code, out, err = run("fetch", "cifar100", *root)
+    assert (code, out) == (0, f"cifar100 is in {folder}\n")
+    assert f"downloading {site.url}/cifar-100-binary.tar.gz" in err
+    assert "unpacking cifar-100-binary.tar.gz" in err
+    assert "bytes" in err  # progress in plain lines
+    assert len(load_dataset("cifar100", data_root=folder.parent).train) == 200
+    assert "already, complete and as published" in run("fetch", "cifar100", *root)[2]
+
+    code, out, _ = run("check", "cifar100", *root)
+    assert code == 0
+    assert "train.bin: ok" in out
+    assert "200 training images, 2 in each of 100 classes" in out
+    assert out.endswith("All is well.\n")
+
+    (folder / "test.bin").write_bytes((folder / "test.bin").read_bytes()[:-10])
+    code, out, _ = run("check", "cifar100", *root)
+    assert code == 1
+    assert "test.bin: 307,390 bytes, expected 307,400" in out
+    assert "What to do: singleshot data fetch cifar100" in out
+    code, out, _ = run("check", "cifar100", "--json", *root)
+    assert code == 1
+    assert {file["path"]: file["fault"] for file in json.loads(out)["files"]}[str(folder / "test.bin")]
+    assert run("fetch", "cifar100", *root)[0] == 0
+    assert run("check", "cifar100", *root)[0] == 0
+    assert (folder.parent / "cifar-100-binary.old-1" / "test.bin").exists()
+
+
+def test_a_network_that_fails_is_told_with_what_to_do_by_hand(
+    run: Run, tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_cifar100(site, monkeypatch)
+    site.pages.clear()
+    code, out, err = run("fetch", "cifar100")
+    assert (code, out) == (1, "")
+    url = f"{site.url}/cifar-100-binary.tar.gz"
+    assert f"{url}: the server answers 404" in err
+    assert f"By hand: download {url}" in err
+    assert str(tmp_path / "data" / "cifar-100-binary.tar.gz") in err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["check", "cifar1000"], "cifar100"),
+        (["fetch", "cifar1000"], "did you mean cifar100?"),
+        (["fetch", "digits"], "nothing to download"),
+        (["check", "no/such/folder"], "no/such/folder"),
+        (["check"], "NAME"),
+        (["fetch"], "NAME"),
+        (["chekc"], "check"),
+        ([], "list, check, fetch"),
+    ],
+)
+def test_mistakes_are_told_and_exit_code_2(args: list[str], message: str, run: Run) -> None:
+    code, out, err = run(*args)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_subsets_and_unreadable_images(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, "tiny_imagenet", [])
+    folder = tmp_path / "data" / "tiny-imagenet-200"
+    files = tiny_imagenet_files()
+    write(folder, {name: content for name, content in files.items() if "_3.JPEG" not in name})
+    code, out, _ = run("check", "tiny_imagenet")
+    assert code == 0
+    assert "it is a subset: 9 of 12 training images." in out
+    for image in (folder / "train").rglob("*_0.JPEG"):
+        image.write_bytes(b"")
+    code, out, _ = run("check", "tiny_imagenet")
+    assert code == 1
+    assert "3 images cannot be read:" in out
+    assert "n00000002_0.JPEG" in out
+
+
+def test_check_of_a_folder_and_of_digits(run: Run, tmp_path: Path) -> None:
+    images = [content for name, content in tiny_imagenet_files().items() if name.endswith("JPEG")]
+    write(tmp_path / "pets", {f"{kind}/{number}.jpg": images[number] for kind in ("cat", "dog") for number in range(5)})
+    code, out, _ = run("check", str(tmp_path / "pets"))
+    assert code == 0
+    assert "8 training images, 4 in each of 2 classes" in out
+    (tmp_path / "pets" / "dog" / "2.jpg").write_bytes(b"")
+    code, out, _ = run("check", str(tmp_path / "pets"))
+    assert code == 1
+    assert "2.jpg" in out
+    assert "What to do: replace or remove what is named above." in out
+    assert run("check", "digits")[0] == 0

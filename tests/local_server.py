@@ -1,0 +1,80 @@
+"""A web server on this machine that misbehaves on demand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Page:
+    """What is served under a path, and how."""
+
+    body: bytes = b""
+    etag: str | None = '"1"'
+    ranges: bool = True
+    status: int = 200
+    location: str | None = None
+    cuts: list[int] = field(default_factory=list)  # after so many bytes the connection is cut, once each
+    states_length: bool = True
+
+
+@dataclass
+class Site:
+    """The pages by their path, and the requests that came: path, Range and If-Range."""
+
+    url: str
+    pages: dict[str, Page] = field(default_factory=dict)
+    requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
+
+
+@contextmanager
+def serve() -> Iterator[Site]:
+    """Serve until the end of the block."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.site = Site(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server.site  # type: ignore[attr-defined]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        site: Site = self.server.site  # type: ignore[attr-defined]
+        wanted, condition = self.headers.get("Range"), self.headers.get("If-Range")
+        site.requests.append((self.path, wanted, condition))
+        page = site.pages.get(self.path, Page(status=404))
+        if page.location:
+            self.send_response(302)
+            self.send_header("Location", page.location)
+            self.end_headers()
+            return
+        if page.status != 200:
+            self.send_error(page.status)
+            return
+        start, total = 0, len(page.body)
+        if wanted and page.ranges and condition in (None, page.etag):
+            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+            self.send_response(206 if start < total else 416)
+            self.send_header(
+                "Content-Range", f"bytes {start}-{total - 1}/{total}" if start < total else f"bytes */{total}"
+            )
+        else:
+            self.send_response(200)
+        if page.etag:
+            self.send_header("ETag", page.etag)
+        if page.states_length:
+            self.send_header("Content-Length", str(max(0, total - start)))
+        self.end_headers()
+        self.wfile.write(page.body[start : start + page.cuts.pop(0)] if page.cuts else page.body[start:])
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
