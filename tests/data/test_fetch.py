@@ -20,7 +20,6 @@ SIZES = {"cifar100": (200, 100), "mnist": (30, 20), "tiny_imagenet": (12, 6)}
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
     with serve() as site:
         yield site
 

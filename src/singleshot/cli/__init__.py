@@ -7,7 +7,7 @@ SIGTERM.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from io import TextIOWrapper
 
@@ -27,7 +27,7 @@ def commands(args: Sequence[str]) -> SubcommandApp:
     app = SubcommandApp()
     one_flag = configure(FlagCreatePairsOff)  # --json needs no --no-json beside it
     training = train_command(args[1:] if args[:1] == ["train"] else [])
-    for summary, command in [
+    listed: list[tuple[str, Callable[..., None]]] = [
         (
             "Compare an overconfident net with calibrated ones, in a minute; nothing is downloaded.",
             one_flag(quickstart),
@@ -35,7 +35,8 @@ def commands(args: Sequence[str]) -> SubcommandApp:
         ("Train a network whose softmax score is a confidence; stop and resume at will.", training),
         ("Measure accuracy and calibration of a trained run.", one_flag(evaluate)),
         ("Classify images with a trained run, abstaining where it is not sure enough.", one_flag(predict)),
-    ]:
+    ]
+    for summary, command in listed:
         # In the list of all commands a line for each; a command's own help is its whole docstring.
         is_asked_for = args[:1] == [command.__name__]
         app.command(help=None if is_asked_for else summary)(command)

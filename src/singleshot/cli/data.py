@@ -80,7 +80,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=160)  # a file or a pipe has no edge to wrap at
+        console = Console(width=1000)  # a file or a pipe has no edge to wrap at
     table = Table(box=None, pad_edge=False)
     table.add_column("name", no_wrap=True)
     for column in ("classes", "images", "download"):
@@ -107,11 +107,11 @@ def check(name: Name, data_root: DataRoot = None, as_json: AsJson = False) -> No
         data_root: the folder of all data sets. By default $SINGLESHOT_DATA, then the user's cache.
         as_json: print everything that was found as JSON.
     """
-    from singleshot.cli.progress import image_bar
+    from singleshot.cli.progress import bars
     from singleshot.data.check import check_dataset
 
-    with image_bar("checking") as advance:
-        result = check_dataset(name, data_root, on_progress=advance)
+    with bars() as shown:
+        result = check_dataset(name, data_root, on_progress=shown.images("checking"))
     print(json.dumps(result.to_dict(), indent=2) if as_json else "\n".join(_report(result)))
     if not result.is_ok:
         sys.exit(1)
@@ -160,9 +160,10 @@ def fetch(name: Name, data_root: DataRoot = None) -> None:
         name: a data set of `singleshot data list`.
         data_root: the folder of all data sets. By default $SINGLESHOT_DATA, then the user's cache.
     """
-    from singleshot.cli.progress import byte_bar, image_bar, say
+    from singleshot.cli.progress import bars, say
     from singleshot.data.fetch import fetch_dataset
 
-    with byte_bar() as on_download, image_bar("checking") as on_check:
-        result = fetch_dataset(name, data_root, say=say, on_download=on_download, on_check=on_check)
+    with bars() as shown:
+        checked = shown.images("checking")
+        result = fetch_dataset(name, data_root, say=say, on_download=shown.bytes, on_check=checked)
     print(f"{name} is in {result.folder}")

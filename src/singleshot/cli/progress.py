@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress on standard error: bars on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn, TaskID
+    from rich.progress import Progress, TaskID
 
 Advance = Callable[[int, "int | None"], None]
-"""Called with how much is done, of how much where that is known."""
+"""Called with how much is done, of how much. Where that is not known nothing is shown: it takes a moment only."""
 
 
 def say(message: str) -> None:
@@ -20,52 +20,52 @@ def say(message: str) -> None:
 
 
 @contextmanager
-def image_bar(what: str) -> Iterator[Advance]:
-    """For counting images; nothing is shown where the total is not known, for then it takes a moment only."""
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
-    with _progress(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
-        yield _advance(progress, what, "images")
-
-
-@contextmanager
-def byte_bar() -> Iterator[Callable[[str], Advance]]:
-    """For counting bytes; gives what to call with the name of each file."""
-    from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    with _progress(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as progress:
-        yield lambda name: _advance(progress, name, "bytes")
-
-
-@contextmanager
-def _progress(*columns: ProgressColumn) -> Iterator[Progress]:
+def bars() -> Iterator[Bars]:
+    """Shows what is made of them until the end of the block."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        *columns,
+        TextColumn("{task.fields[amount]}"),
+        TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
     ) as progress:
-        yield progress
+        yield Bars(progress)
 
 
-def _advance(progress: Progress, what: str, unit: str) -> Advance:
-    task: TaskID | None = None
-    told = 0
+class Bars:
+    """Makes a bar for each thing that is counted; all are shown together."""
 
-    def advance(done: int, total: int | None) -> None:
-        nonlocal task, told
-        if not total:
-            return
-        if not progress.disable:
-            task = progress.add_task(what, total=total) if task is None else task
-            progress.update(task, completed=done, total=total)
-        elif done * 10 // total > told:  # every tenth
-            told = done * 10 // total
-            say(f"{what}: {done:,} of {total:,} {unit}")
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
 
-    return advance
+    def images(self, what: str) -> Advance:
+        """For counting images."""
+        return self._bar(what, lambda done, total: f"{done:,} of {total:,} images")
+
+    def bytes(self, what: str) -> Advance:
+        """For counting bytes."""
+        return self._bar(what, lambda done, total: f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB")
+
+    def _bar(self, what: str, amount: Callable[[int, int], str]) -> Advance:
+        task: TaskID | None = None
+        tenths = 0
+
+        def advance(done: int, total: int | None) -> None:
+            nonlocal task, tenths
+            if not total:
+                return
+            if not self._progress.disable:
+                if task is None:
+                    task = self._progress.add_task(what, amount="")
+                self._progress.update(task, completed=done, total=total, amount=amount(done, total))
+                return
+            before, tenths = tenths, done * 10 // total
+            if tenths > before:
+                say(f"{what}: {amount(done, total)}")
+
+        return advance

@@ -32,7 +32,4 @@ class Interrupts:
             os._exit(128 + number)
         self.received = signal.Signals(number)
         # Not print(): the signal may have come in the middle of one.
-        os.write(
-            sys.__stderr__.fileno() if sys.__stderr__ else 2,
-            b"\nsaving at the end of this step; Ctrl-C again to exit at once\n",
-        )
+        os.write(2, b"\nsaving at the end of this step; Ctrl-C again to exit at once\n")

@@ -166,7 +166,7 @@ class Loop:
             raise DivergedError
         self._seconds()
         self.progress.scaler = self.stepper.scaler.state_dict()
-        best = self.progress.best and int(self.progress.best["step"])
+        best = None if self.progress.best is None else int(self.progress.best["step"])
         self.run.checkpoints.save(self.stepper.model, self.stepper.optimizer, self.progress.to_dict(), keep=best)
         self._saved = state
 

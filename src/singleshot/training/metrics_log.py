@@ -82,4 +82,4 @@ def _tensorboard_writer(folder: Path, from_step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise ValueError("--tensorboard needs the extra: pip install 'singleshot[tensorboard]'") from None
-    return SummaryWriter(str(folder), purge_step=from_step + 1)  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder), purge_step=from_step + 1)

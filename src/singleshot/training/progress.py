@@ -36,7 +36,7 @@ class Sums:
 
 @dataclass
 class Progress:
-    """All that a run must remember. There is no random state among it: each step's follows from the seed and the step."""
+    """All that a run must remember. No random state is among it: each step's follows from the seed and the step."""
 
     step: int = 0  # steps done
     epochs_closed: int = 0  # epochs that were logged, and evaluated where that was due

@@ -63,7 +63,7 @@ class Stepper:
             result = self._shared_result(loss, logits, labels, objective if is_finite else None, stop)
             if not math.isfinite(result.loss):
                 raise DivergedError
-            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            self.scaler.scale(loss).backward()
         self._update()
         return result
 
