@@ -34,7 +34,7 @@ class Site:
 @contextmanager
 def serve() -> Iterator[Site]:
     """Serve until the end of the block."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server = _Server(("127.0.0.1", 0), _Handler)
     server.site = Site(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -44,6 +44,11 @@ def serve() -> Iterator[Site]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of clients that hang up: some are meant to."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -86,7 +86,7 @@ def test_modes_and_owners_of_an_archive_mean_nothing(tmp_path: Path) -> None:
     assert not stat.S_IMODE((tmp_path / "set" / "run").stat().st_mode) & 0o6111
 
 
-LINK = {"type": tarfile.SYMTYPE, "linkname": "../../outside"}
+OUTWARD_LINK = tar_member("set/link", type=tarfile.SYMTYPE, linkname="../../outside")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ LINK = {"type": tarfile.SYMTYPE, "linkname": "../../outside"}
         ([tar_member("\\evil", b"x")], "absolute"),
         ([tar_member("set/e\nvil", b"x")], "cannot be shown"),
         ([tar_member("set/" + "e" * 200, b"x")], "too long"),
-        ([tar_member("set/link", **LINK), tar_member("set/link/evil", b"x")], "'set/link': it is a link"),
+        ([OUTWARD_LINK, tar_member("set/link/evil", b"x")], "'set/link': it is a link"),
         ([tar_member("set/link", type=tarfile.SYMTYPE, linkname="/etc/passwd")], "'set/link': it is a link"),
         ([tar_member("set/hard", type=tarfile.LNKTYPE, linkname="../../etc/passwd")], "'set/hard': it is a link"),
         ([tar_member("set/null", type=tarfile.CHRTYPE, devmajor=1, devminor=3)], "'set/null': .*a device"),

@@ -152,7 +152,7 @@ def test_a_server_that_fails_is_asked_again_then_given_up_and_the_part_is_kept(s
     ("page", "message", "requests"),
     [
         (Page(status=404), r"answers 404", 1),
-        (Page(status=503), r"answers 503.* 5 times", ATTEMPTS),
+        (Page(status=503), r"answers 503.* 4 times", ATTEMPTS),
         (Page(location="file:///etc/passwd"), r"answers 302 .*file:///etc/passwd.*not allowed", 1),
         (Page(location="ftp://127.0.0.1/f"), r"unknown url type: ftp", 1),
         (Page(location="/f"), r"answers 302 .*redirect", None),
@@ -184,7 +184,7 @@ def test_no_server_at_all(target: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with serve() as gone:
         pass
-    with pytest.raises(DownloadError, match=r"the connection failed \(.*refused.*5 times in a row$"):
+    with pytest.raises(DownloadError, match=r"the connection failed \(.*refused.*4 times in a row$"):
         download(f"{gone.url}/f", target, pause=no_pause)
 
 

@@ -7,6 +7,7 @@ SIGTERM.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from io import TextIOWrapper
@@ -15,6 +16,7 @@ from tyro.conf import FlagCreatePairsOff, configure
 from tyro.extras import SubcommandApp
 
 from singleshot import __version__
+from singleshot.cli.data import data_app
 from singleshot.cli.evaluate import evaluate
 from singleshot.cli.predict import predict
 from singleshot.cli.quickstart import quickstart
@@ -40,6 +42,7 @@ def commands(args: Sequence[str]) -> SubcommandApp:
         # In the list of all commands a line for each; a command's own help is its whole docstring.
         is_asked_for = args[:1] == [command.__name__]
         app.command(help=None if is_asked_for else summary)(command)
+    app.command(data_app, name="data", help="List, verify and download data sets.")
     return app
 
 
@@ -53,12 +56,14 @@ def main(args: Sequence[str] | None = None) -> None:
         print(f"singleshot {__version__}")
         return
     try:
-        commands(args).cli(
-            prog="singleshot",
-            description="Confidence one can act on, from one forward pass. Start with: singleshot quickstart\n\n"
-            "singleshot COMMAND --help explains a command; singleshot --version tells which this is.",
-            args=args,
-        )
+        with warnings.catch_warnings():
+            warnings.showwarning = _say_warning
+            commands(args).cli(
+                prog="singleshot",
+                description="Confidence one can act on, from one forward pass. Start with: singleshot quickstart\n\n"
+                "singleshot COMMAND --help explains a command; singleshot --version tells which this is.",
+                args=args,
+            )
     except ValueError as error:
         _exit(2, str(error))
     except BrokenPipeError:  # whoever read the output has had enough; nothing more can be said to them
@@ -72,6 +77,11 @@ def main(args: Sequence[str] | None = None) -> None:
         _exit(error.exit_code, str(error))
     except KeyboardInterrupt:
         _exit(130, "interrupted; the same command continues where it stopped")
+
+
+def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """One line; where in the code it comes from says nothing to a user."""
+    print(f"singleshot: {message}", file=sys.stderr)
 
 
 def _exit(code: int, message: str) -> None:

@@ -54,17 +54,17 @@ def predict(  # noqa: PLR0917
 
 
 def _print_table(found: list[Prediction], abstain_below: float) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.cells import cell_len
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=200)
-    table = Table("image", "class", box=None, pad_edge=False)
-    table.add_column("confidence", justify="right")
-    for one in found:
-        table.add_row(one.image, "— abstained" if one.abstained else one.class_name, f"{one.confidence:.3f}")
-    console.print(table)
+    rows = [("image", "class", "confidence")]
+    rows += [
+        (one.image, "— abstained" if one.abstained else one.class_name, f"{one.confidence:.3f}") for one in found
+    ]
+    widths = [max(cell_len(row[column]) for row in rows) for column in range(2)]
+    # Plain text, a line per image however long: a path that is broken or cut off is of no use.
+    for row in rows:
+        names = [name + " " * (width - cell_len(name)) for name, width in zip(row, widths, strict=False)]
+        print(f"{'  '.join(names)}  {row[2]:>10}")
     if abstain_below:
         silent = sum(one.abstained for one in found)
         print(f"{silent} of {len(found)} abstained: confidence below {abstain_below:g}")

@@ -54,13 +54,16 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
             checkpoint_seconds: save at least this often; each best epoch and the end are saved too.
             tensorboard: record for TensorBoard as well (the extra singleshot[tensorboard]).
         """
-        if checkpoint_seconds < 0:
+        if not checkpoint_seconds >= 0:  # so that NaN is refused as well
             raise ValueError(f"--checkpoint-seconds must be at least 0, got {checkpoint_seconds}")
         if resume is not None:
             _refuse_changes(resume, recipe, defaults)
+            for flag in ("--recipe", "--preset"):
+                if _value(args, flag) is not None:
+                    raise ValueError(f"--resume {resume} goes on with the recipe it has; leave out {flag}")
             if output is not None and output != resume:
                 raise ValueError(f"--resume {resume} writes where it was; leave out --output {output}")
-        named = f"{Path(recipe.dataset).name}-{recipe.model}-{recipe.loss}-{recipe.seed}"
+        named = f"{Path(recipe.dataset).resolve().name}-{recipe.model}-{recipe.loss}-{recipe.seed}"
         folder = resume or output or Path("runs") / named
         from singleshot.training.display import Display
         from singleshot.training.train import train as run_training

@@ -111,10 +111,10 @@ def check_dataset(name: str, data_root: Path | None = None, *, on_progress: Adva
         return _check_digits()
     if name in PUBLICATIONS:
         return _check_published(PUBLICATIONS[name], locations.data_root(data_root), report)
-    from singleshot.data.registry import _find
+    from singleshot.data.registry import find_source
 
     try:
-        source = _find(name, locations.data_root(data_root))
+        source = find_source(name, locations.data_root(data_root))
     except ValueError as error:
         folder = Path(name).expanduser()
         if not folder.is_dir():
@@ -153,10 +153,10 @@ def _check_published(published: Publication, root: Path, report: Advance) -> Che
     )
     if not result.is_ok:
         return result  # reading on would tell the same again, less clearly
-    from singleshot.data.registry import _find
+    from singleshot.data.registry import find_source
 
     try:
-        source = _find(published.name, root)
+        source = find_source(published.name, root)
     except ValueError as error:
         return replace(result, fault=str(error))
     return _read(source, result, report)

@@ -23,7 +23,7 @@ from singleshot.files import FolderNotUsableError, exclusive
 Progress = Callable[[int, "int | None"], None]
 """Called with the bytes that are here and the bytes there will be, where that is known."""
 
-ATTEMPTS = 5  # failures in a row, with little or nothing gained, before giving up
+ATTEMPTS = 4  # failures in a row, with little or nothing gained, before giving up
 GAINED = 2**20  # bytes after which a broken connection counts as a fresh start
 SCHEMES = ("http", "https")
 

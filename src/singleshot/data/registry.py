@@ -45,10 +45,10 @@ def load_dataset(
         return digits_dataset(size)
     from singleshot.data.cache import load_source
 
-    return load_source(_find(name, locations.data_root(data_root)), size, skip_unreadable=skip_unreadable)
+    return load_source(find_source(name, locations.data_root(data_root)), size, skip_unreadable=skip_unreadable)
 
 
-def _find(name: str, root: Path) -> Source:
+def find_source(name: str, root: Path) -> Source:
     if name in ("cifar10", "cifar100"):
         from singleshot.data.cifar import cifar_source
 

@@ -64,8 +64,7 @@ class VGG(nn.Module):
         initialize_convolutions(self)
         for layer in self.classifier:
             if isinstance(layer, nn.Linear):
-                # The original's fixed deviation of 0.01 suits 4096 units; in narrow networks the signal would vanish.
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                nn.init.normal_(layer.weight, std=0.01)
                 nn.init.zeros_(layer.bias)
 
     def forward(self, images: Tensor) -> Tensor:

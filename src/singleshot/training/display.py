@@ -1,12 +1,14 @@
-"""A run as a person wants to see it go: one live line on a terminal, plain lines where there is none."""
+"""A run as a person wants to see it go: two live lines on a terminal, plain lines where there is none."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterable
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.text import Text
 
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import StepResult
@@ -36,20 +38,24 @@ class Pace:
         """Over the recent steps."""
         return (self._times[-1] - self._times[0]) / max(1, len(self._times) - 1)
 
-    def in_words(self) -> str:
-        """Loss, mean α, accuracy and speed over the recent steps."""
+    def averages(self) -> str:
+        """Loss, mean α and accuracy over the recent steps; nothing before the first."""
+        if not self._results:
+            return ""
         loss = sum(result.loss for result in self._results) / len(self._results)
         alphas = [result.alpha for result in self._results if result.alpha is not None]
         alpha = f"  α {sum(alphas) / len(alphas):.3f}" if alphas else ""
         accuracy = sum(result.accuracy for result in self._results) / len(self._results)
-        speed = self.schedule.batch / max(self.seconds_per_step, 1e-9)
-        return f"loss {loss:.3f}{alpha}  acc {accuracy:.3f}  {speed:,.0f} img/s"
+        return f"loss {loss:.3f}{alpha}  acc {accuracy:.3f}"
 
-    def time_left(self) -> str:
-        """To the end of the run, at the recent speed."""
+    def speed(self) -> str:
+        """Images per second, and the time to the end of the run at this speed; nothing before the first step."""
+        if not self._results:
+            return ""
+        speed = self.schedule.batch / max(self.seconds_per_step, 1e-9)
         seconds = round((self.schedule.steps - self.step) * self.seconds_per_step)
         hours, minutes = divmod(seconds // 60, 60)
-        return f"{hours}:{minutes:02d}:{seconds % 60:02d} left"
+        return f"{speed:,.0f} img/s  {hours}:{minutes:02d}:{seconds % 60:02d} left"
 
     def place(self) -> str:
         """Which epoch of how many."""
@@ -57,52 +63,72 @@ class Pace:
         return f"epoch {max(1, epoch)}/{self.schedule.recipe.epochs}"
 
 
-class Display(Watcher):
-    """Progress on standard error."""
+class _LiveLines(Progress):
+    """A bar, and the numbers on a line below it: beside it, a terminal of 80 columns would cut them off."""
 
-    def __init__(self) -> None:
-        self.console = Console(stderr=True)
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        yield from (Text(task.fields["numbers"]) for task in self.tasks)
+
+
+class Display(Watcher):
+    """Progress on standard error, or on a console of one's own."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self._is_live = self.console.is_terminal and not self.console.is_dumb_terminal
         self._progress: Progress | None = None
 
     def started(self, schedule: Schedule, step: int) -> None:
-        """Say where it begins; on a terminal, open the live line."""
+        """Say where it begins; on a terminal, open the live lines."""
         self.pace = Pace(schedule, step)
         self._said = time.monotonic()
         self._unseen = ""
         if step > schedule.first_step:
             self._line(f"continuing after step {step} of {schedule.steps}")
-        if self.console.is_terminal:
-            columns = TextColumn("{task.description}"), BarColumn(bar_width=12), TextColumn("{task.fields[words]}")
-            self._progress = Progress(*columns, console=self.console)
+        if self._is_live:
+            columns = TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[speed]}")
+            self._progress = _LiveLines(*columns, console=self.console)
             self._task: TaskID = self._progress.add_task(
-                self.pace.place(), total=schedule.steps, completed=step, words=""
+                self.pace.place(), total=schedule.steps, completed=step, speed="", numbers=""
             )
             self._progress.start()
 
     def stepped(self, step: int, result: StepResult, learning_rate: float) -> None:
-        """Renew the live line, or now and then print a plain one."""
+        """Renew the live lines, or now and then print a plain one."""
         self.pace.add(step, result)
         if self._progress is not None:
-            words = f"{self.pace.in_words()}{self._unseen}  {self.pace.time_left()}"
-            self._progress.update(self._task, completed=step, description=self.pace.place(), words=words)
+            self._progress.update(
+                self._task,
+                completed=step,
+                description=self.pace.place(),
+                speed=self.pace.speed(),
+                numbers=_spaced(self.pace.averages(), self._unseen),
+            )
         elif time.monotonic() - self._said >= PLAIN_SECONDS:
-            self._line(f"{self.pace.place()}, step {step}: {self.pace.in_words()}  {self.pace.time_left()}")
+            numbers = _spaced(self.pace.averages(), self._unseen, self.pace.speed())
+            self._line(f"{self.pace.place()}, step {step}: {numbers}")
 
     def evaluated(self, evaluation: Evaluation) -> None:
         """One lasting line per evaluation."""
         result = evaluation.result
-        self._unseen = f"  {evaluation.split} acc {result.accuracy:.3f} ECE {result.ece:.3f}"
-        mark = "  best so far" if evaluation.is_best else ""
-        self._line(f"{self.pace.place()}: {self.pace.in_words()} {self._unseen} NLL {result.nll:.3f}{mark}")
+        self._unseen = f"{evaluation.split} acc {result.accuracy:.3f} ECE {result.ece:.3f}"
+        unseen = f"{self._unseen} NLL {result.nll:.3f}"
+        mark = "best so far" if evaluation.is_best else ""
+        self._line(f"{self.pace.place()}: {_spaced(self.pace.averages(), unseen, self.pace.speed(), mark)}")
 
     def finished(self) -> None:
-        """Close the live line."""
+        """Close the live lines."""
         if self._progress is not None:
             self._progress.stop()
 
     def _line(self, text: str) -> None:
         self._said = time.monotonic()
-        if self.console.is_terminal:
+        if self._is_live:
             self.console.print(text, highlight=False)
         else:
             print(text, file=self.console.file, flush=True)
+
+
+def _spaced(*parts: str) -> str:
+    return "  ".join(part for part in parts if part)

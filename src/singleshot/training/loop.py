@@ -78,6 +78,11 @@ class Loop:
             if self.processes.is_writer:
                 self.watcher.finished()
 
+    def close(self) -> None:
+        """Nothing more is recorded."""
+        if self.log is not None:
+            self.log.close()
+
     def _until_the_end(self) -> None:
         while True:
             if self.progress.step == (self.progress.epochs_closed + 1) * self.schedule.steps_per_epoch:

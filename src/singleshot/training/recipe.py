@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 LossName = Literal["cross_entropy", "label_smoothing", "ci", "entropy_ci", "vwci"]
 VarianceName = Literal[
     "bhattacharyya", "unbiased", "mutual_information", "total_variation", "hellinger", "confident_disagreement"
 ]
+MemoryName = Literal["normal", "low"]
+PrecisionName = Literal["float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class Recipe:
 
     # Execution: changes rounding and speed, not what is computed
     seed: int = 0  # of the weights, the order, the augmentation and the noise
-    memory: Literal["normal", "low"] = "normal"  # low: the activations of one pass, for more time
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"  # of the forward pass; weights stay float32
+    memory: MemoryName = "normal"  # low: the activations of one pass, for more time
+    precision: PrecisionName = "float32"  # of the forward pass; weights stay float32
     channels_last: bool = True  # the memory layout convolutions are fastest with
     compile: bool = False  # compile the network; its passes then run one after another, sharing nothing
     device: str = "auto"  # cpu, cuda, cuda:1, mps; auto: the best there is
@@ -83,7 +85,10 @@ def _demands(recipe: Recipe) -> list[tuple[str, bool]]:
     several = recipe.loss == "vwci"
     samples = recipe.samples or 0
     return [
+        *_choices(recipe),
         ("image_size must lie in [8, 1024]", 8 <= recipe.image_size <= 1024),
+        # Its five halvings and its fully connected layers fit no other size.
+        ("image_size must lie in [32, 63] for vgg16", recipe.model != "vgg16" or 32 <= recipe.image_size <= 63),
         ("train_images must be at least 1", recipe.train_images is None or recipe.train_images >= 1),
         ("validation must lie in [0, 1)", 0 <= recipe.validation < 1),
         ("padding must lie in [0, image_size]", 0 <= recipe.padding <= recipe.image_size),
@@ -105,6 +110,15 @@ def _demands(recipe: Recipe) -> list[tuple[str, bool]]:
         ("clip_gradient must be above 0", recipe.clip_gradient is None or recipe.clip_gradient > 0),
         ("seed must lie in [0, 2**63)", 0 <= recipe.seed < 2**63),
         ("evaluate_every must be at least 1", recipe.evaluate_every >= 1),
+    ]
+
+
+def _choices(recipe: Recipe) -> list[tuple[str, bool]]:
+    """The command line and recipe files know these names by their types; a recipe made in Python may hold any."""
+    known = {"loss": LossName, "variance": VarianceName, "memory": MemoryName, "precision": PrecisionName}
+    return [
+        (f"{field} must be one of {', '.join(get_args(names))}", getattr(recipe, field) in get_args(names))
+        for field, names in known.items()
     ]
 
 

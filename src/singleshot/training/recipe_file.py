@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 import types
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ def read_recipe_values(path: Path) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such recipe file") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except Exception as error:  # a damaged file can make the parser fail in any way
         raise ValueError(f"{path} cannot be read as YAML: {error}") from None
     if content is None:
         return {}
@@ -62,7 +63,7 @@ def checked_value(name: str, value: Any, *, source: str) -> Any:
         if get_origin(wanted) is Literal and isinstance(value, str):
             nearest = difflib.get_close_matches(value, get_args(wanted), n=1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        raise ValueError(f"{source}: {name} must be {_in_words(wanted)}, got {value!r}{hint}")
+        raise ValueError(f"{source}: {name} must be {_in_words(wanted)}, got {reprlib.repr(value)[:200]}{hint}")
     return found
 
 

@@ -53,13 +53,16 @@ class Facts:
         """What `to_dict` gave."""
         if content["format"] != FORMAT:
             raise ValueError(f"its format is {content['format']!r}")
-        return cls(
+        facts = cls(
             class_names=tuple(str(name) for name in content["class_names"]),
             channels=int(content["channels"]),
             mean=tuple(float(value) for value in content["mean"]),
             std=tuple(float(value) for value in content["std"]),
             environment=dict(content["environment"]),
         )
+        if not len(facts.mean) == len(facts.std) == facts.channels:
+            raise ValueError(f"{facts.channels} channels need as many values of mean and std")
+        return facts
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,11 @@ class Run:
             raise ValueError(
                 f"{self.folder} has no best checkpoint: it was trained without validation images (--validation 0.1)"
             )
-        return self.checkpoints.at(int(best["step"]))
+        try:
+            step = int(best["step"])
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"{last.folder} is damaged: its best step is {best}") from None
+        return self.checkpoints.at(step)
 
     def load_model(self, which: str = "last") -> nn.Module:
         """The trained network in evaluation mode, on the CPU: one pass gives logits, their softmax the confidence."""

@@ -42,7 +42,7 @@ class Schedule:
 
     def learning_rate(self, step: int) -> float:
         """The rate of this step: it falls at each milestone."""
-        passed = sum(step >= milestone * self.steps for milestone in self.recipe.milestones)
+        passed = sum(step >= round(milestone * self.steps) for milestone in self.recipe.milestones)
         return self.recipe.learning_rate * self.recipe.decay**passed
 
     def evaluation_is_due(self, epochs_done: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import torch
@@ -67,7 +67,8 @@ def train(
                 checkpoint_seconds=checkpoint_seconds,
                 tensorboard=tensorboard,
             )
-            loop.go()
+            with closing(loop):
+                loop.go()
             return run
     except FolderNotUsableError as error:
         raise ValueError(f"--output {folder} {error}; choose another folder") from None

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from hypothesis import given, settings, strategies as st
+
+from singleshot.training.recipe import LossName, MemoryName, PrecisionName, Recipe, VarianceName
+from singleshot.training.recipe_file import read_recipe, read_recipe_values, recipe_text, with_values
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "mine.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("", {}),
+        ("# nothing but a comment\n", {}),
+        ("epochs: 3\nmodel: vgg16\n", {"epochs": 3, "model": "vgg16"}),
+        ("learning_rate: 1e-3", {"learning_rate": 1e-3}),  # YAML itself takes this for text
+        ("learning_rate: 1", {"learning_rate": 1.0}),
+        ("noise: 0", {"noise": 0.0}),
+        ("noise: null\ntrain_images: ~\nstart_from:", {"noise": None, "train_images": None, "start_from": None}),
+        ("train_images: 500", {"train_images": 500}),
+        ("milestones: [1e-1, 0.5]", {"milestones": (0.1, 0.5)}),
+        ("milestones: []", {"milestones": ()}),
+        ("mirror: no\nchannels_last: true", {"mirror": False, "channels_last": True}),
+        ("loss: ci\nvariance: hellinger", {"loss": "ci", "variance": "hellinger"}),
+    ],
+)
+def test_values_come_in_the_type_of_their_field(text: str, values: dict[str, Any], path: Path) -> None:
+    path.write_text(text)
+    found = read_recipe_values(path)
+    assert found == values
+    assert {name: type(value) for name, value in found.items()} == {name: type(value) for name, value in values.items()}
+    changed = with_values(Recipe(), found)
+    assert all(getattr(changed, name) == value for name, value in values.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epoch: 3", "'epoch' is nothing that a recipe has; did you mean 'epochs'?"),
+        ("batch-size: 64", "did you mean 'batch_size'?"),
+        ("lerning_rate: 0.1", "did you mean 'learning_rate'?"),
+        ("xyzzy: 1", "known are dataset, image_size,"),
+        ("1: 2", "'1' is nothing that a recipe has"),
+        ("epochs: 3.5", "epochs must be a whole number, got 3.5"),
+        ("epochs: true", "epochs must be a whole number, got True"),
+        ("epochs: '3'", "epochs must be a whole number, got '3'"),
+        ("epochs: null", "epochs must be a whole number, got None"),
+        ("learning_rate: fast", "learning_rate must be a number, got 'fast'"),
+        ("learning_rate: true", "learning_rate must be a number, got True"),
+        ("learning_rate: [0.1]", "learning_rate must be a number, got [0.1]"),
+        ("noise: high", "noise must be a number or null, got 'high'"),
+        ("train_images: 1e3", "train_images must be a whole number or null, got '1e3'"),
+        ("mirror: 1", "mirror must be true or false, got 1"),
+        ("mirror: 'yes'", "mirror must be true or false, got 'yes'"),
+        ("model: 18", "model must be text, got 18"),
+        ("start_from: 3", "start_from must be text or null, got 3"),
+        ("milestones: 0.5", "milestones must be a list of numbers, got 0.5"),
+        ("milestones: [0.5, x]", "milestones must be a list of numbers"),
+        ("milestones: [0.5, true]", "milestones must be a list of numbers"),
+        ("loss: vcwi", "loss must be one of cross_entropy, label_smoothing, ci, entropy_ci, vwci, got 'vcwi'; did you"),
+        ("loss: [ci]", "loss must be one of"),
+        ("precision: 16", "precision must be one of float32, bfloat16, float16, got 16"),
+        ("- epochs", "must hold lines such as `epochs: 30`, got a list"),
+        ("epochs", "must hold lines such as `epochs: 30`, got a str"),
+        ("epochs: [", "cannot be read as YAML"),
+        ("epochs: !!python/object/apply:os.system ['true']", "cannot be read as YAML"),
+        ("epochs: 2020-13-45", "cannot be read as YAML"),
+        ("epochs: !!int ''", "cannot be read as YAML"),
+        (f"seed: {'9' * 5000}", "cannot be read as YAML"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_file_and_what_is_wanted(text: str, message: str, path: Path) -> None:
+    path.write_text(text)
+    with pytest.raises(ValueError) as refused:  # noqa: PT011
+        read_recipe_values(path)
+    assert str(refused.value).startswith(str(path))
+    assert message in str(refused.value)
+
+
+def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no such recipe file"):
+        read_recipe_values(path)
+    with pytest.raises(ValueError, match="cannot be read as YAML"):
+        read_recipe_values(tmp_path)  # a folder
+    path.write_bytes(b"epochs: 3 # \xff\xfe")
+    with pytest.raises(ValueError, match="cannot be read as YAML"):
+        read_recipe_values(path)
+
+
+def test_a_few_lines_that_stand_for_billions_of_values_are_refused_in_few_words(path: Path) -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]" for before, name in zip("abcdefgh", "bcdefghi")]
+    path.write_text("epochs:\n" + "".join(f"  {line}\n" for line in lines))
+    with pytest.raises(ValueError, match="epochs must be a whole number") as refused:
+        read_recipe_values(path)
+    assert len(str(refused.value)) < 1000
+
+
+def exactly(values: type) -> st.SearchStrategy[Any]:
+    return st.sampled_from(get_args(values))
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+text = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=12)
+recipes = st.builds(
+    Recipe,
+    dataset=text,
+    model=text,
+    image_size=st.integers(),
+    train_images=st.none() | st.integers(),
+    validation=finite,
+    padding=st.integers(),
+    mirror=st.booleans(),
+    width=finite,
+    noise=st.none() | finite,
+    loss=exactly(LossName),  # type: ignore[arg-type]
+    samples=st.none() | st.integers(),
+    variance=exactly(VarianceName),  # type: ignore[arg-type]
+    differentiate_alpha=st.booleans(),
+    beta=finite,
+    last_share=finite,
+    start_from=st.none() | text,
+    epochs=st.integers(),
+    milestones=st.lists(finite, max_size=5).map(tuple),
+    weight_decay=finite,
+    clip_gradient=st.none() | finite,
+    seed=st.integers(0, 2**63 - 1),
+    memory=exactly(MemoryName),  # type: ignore[arg-type]
+    precision=exactly(PrecisionName),  # type: ignore[arg-type]
+    compile=st.booleans(),
+    device=text,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(recipes)
+def test_a_written_recipe_reads_back_exactly(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> None:
+    path = tmp_path_factory.mktemp("recipe") / "recipe.yaml"
+    path.write_text(recipe_text(recipe), encoding="utf-8")
+    assert read_recipe(path) == recipe
+
+
+def test_a_run_must_have_every_field(path: Path) -> None:
+    plain = yaml.safe_load(recipe_text(Recipe()))
+    assert list(plain) == [field.name for field in fields(Recipe)]
+    del plain["epochs"], plain["seed"]
+    path.write_text(yaml.safe_dump(plain))
+    with pytest.raises(ValueError, match="is not the recipe of a run: it lacks epochs, seed"):
+        read_recipe(path)
