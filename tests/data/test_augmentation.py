@@ -62,9 +62,7 @@ def test_agrees_with_plain_numpy(
 
 def test_the_layout_changes_no_value() -> None:
     images = pixels(5, 3, 8, 6)
-    plain, last = (
-        Normalization((0.5,) * 3, (0.2, 0.3, 0.4), channels_last=layout)(images) for layout in (False, True)
-    )
+    plain, last = (Normalization((0.5,) * 3, (0.2, 0.3, 0.4), channels_last=layout)(images) for layout in (False, True))
     assert torch.equal(plain, last)
     assert plain.stride() != last.stride()
 

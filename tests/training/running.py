@@ -44,9 +44,7 @@ def start(arguments: list[str]) -> subprocess.Popen[str]:
 
 
 def finish(arguments: list[str], timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        arguments, env=environment(), capture_output=True, text=True, timeout=timeout, check=False
-    )
+    return subprocess.run(arguments, env=environment(), capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def saved_step(folder: Path) -> int:
@@ -67,4 +65,8 @@ def wait_for_step(process: subprocess.Popen[str], folder: Path, step: int, timeo
 def tensors_of(folder: Path) -> dict[str, Tensor]:
     """Weights and optimizer state of the last checkpoint."""
     checkpoint = Run.open(folder).checkpoint().folder
-    return {f"{path.stem}/{name}": value for path in checkpoint.glob("*.safetensors") for name, value in load_file(path).items()}
+    return {
+        f"{path.stem}/{name}": value
+        for path in checkpoint.glob("*.safetensors")
+        for name, value in load_file(path).items()
+    }

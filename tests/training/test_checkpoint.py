@@ -24,7 +24,7 @@ def trained(width: int = 4, steps: int = 3) -> tuple[nn.Module, torch.optim.SGD]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for _ in range(steps):
         optimizer.zero_grad()
-        model(torch.randn(5, 1, 4, 4)).square().sum().backward()
+        model(torch.randn(5, 1, 4, 4)).square().mean().backward()
         optimizer.step()
     return model, optimizer
 
@@ -40,13 +40,13 @@ def names(folder: Path) -> list[str]:
 
 
 def test_everything_comes_back_exactly(tmp_path: Path) -> None:
-    state = {"third": 1 / 3, "tiny": 5e-324, "none": None, "nested": {"list": [1, 2.5]}}
+    state: dict[str, Any] = {"third": 1 / 3, "tiny": 5e-324, "none": None, "nested": {"list": [1, 2.5]}}
     model, optimizer = save(tmp_path, 7, **state)
     last = Checkpoints(tmp_path).last()
     assert last is not None
     assert last.step == 7
     assert {name: last.state[name] for name in state} == state
-    again, fresh = network(), torch.optim.SGD(model.parameters())
+    again = network()
     last.load_weights(again)
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
     fresh = torch.optim.SGD(again.parameters(), lr=0.1, momentum=0.9)
@@ -157,8 +157,8 @@ def test_a_checkpoint_of_another_network_tells_the_tensors_apart(tmp_path: Path)
     other = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.Linear(3, 3))
     with pytest.raises(CheckpointError) as caught:
         last.load_weights(other)
-    assert "it has besides 0.bias" in str(caught.value)
-    assert "3.weight" in str(caught.value)
+    assert "it has besides" in str(caught.value)
+    assert "0.bias" in str(caught.value)
     assert "it lacks" not in str(caught.value)  # 1.weight and 1.bias are there, of another shape
     with pytest.raises(CheckpointError, match="which the network has no place for"):
         last.load_optimizer(other, torch.optim.SGD(other.parameters()))

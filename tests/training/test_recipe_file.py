@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -99,7 +100,7 @@ def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(path: P
 
 def test_a_few_lines_that_stand_for_billions_of_values_are_refused_in_few_words(path: Path) -> None:
     lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]" for before, name in zip("abcdefgh", "bcdefghi")]
+    lines += [f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]" for before, name in pairwise("abcdefghi")]
     path.write_text("epochs:\n" + "".join(f"  {line}\n" for line in lines))
     with pytest.raises(ValueError, match="epochs must be a whole number") as refused:
         read_recipe_values(path)

@@ -26,14 +26,22 @@ def test_the_learning_rate_of_the_paper_epoch_by_epoch(images: int) -> None:
         assert schedule.learning_rate(last) == pytest.approx(expected)
 
 
-@given(images=st.integers(1, 2_000_000), tenths=st.integers(1, 100), batch_size=st.integers(1, 4096))
-def test_milestones_scale_with_the_epochs_and_fall_on_the_very_step(images: int, tenths: int, batch_size: int) -> None:
-    # 15 epochs, and 30 times as many images to a step: the milestones are at epochs 3, 6, 8, 10 and 12.5.
-    schedule = Schedule(replace(PAPER, epochs=15 * tenths, batch_size=batch_size), images)
+@given(images=st.integers(1, 2_000_000), times=st.integers(1, 100), batch_size=st.integers(1, 4096))
+def test_milestones_scale_with_the_epochs_and_fall_on_the_very_step(images: int, times: int, batch_size: int) -> None:
+    # In 15 epochs the milestones are at epochs 3, 6, 8, 10 and 12.5.
+    schedule = Schedule(replace(PAPER, epochs=15 * times, batch_size=batch_size), images)
     for number, epoch in enumerate([3, 6, 8, 10]):
-        step = epoch * tenths * schedule.steps_per_epoch
+        step = epoch * times * schedule.steps_per_epoch
         assert schedule.learning_rate(step - 1) == pytest.approx(0.1 * 0.2**number)
         assert schedule.learning_rate(step) == pytest.approx(0.1 * 0.2 ** (number + 1))
+
+
+@given(percent=st.integers(1, 99), images=st.integers(1, 3000))
+def test_a_share_that_is_no_binary_fraction_falls_on_the_very_step_too(percent: int, images: int) -> None:
+    # 0.55 × 100 is 55.00000000000001 in floating point.
+    schedule = Schedule(Recipe(epochs=100, batch_size=1, milestones=(percent / 100,)), images)
+    step = percent * images
+    assert schedule.learning_rate(step - 1) > schedule.learning_rate(step) == schedule.learning_rate(step + 1)
 
 
 def test_no_milestones_is_a_constant_rate() -> None:
@@ -60,7 +68,9 @@ def test_an_epoch_is_whole_batches_and_a_small_set_is_one_batch(images: int, bat
         (1e-9, "runs/base", 99, 99),  # one step at least
     ],
 )
-def test_the_loss_of_the_last_share(last_share: float, start_from: str | None, loss_begins: int, first_step: int) -> None:
+def test_the_loss_of_the_last_share(
+    last_share: float, start_from: str | None, loss_begins: int, first_step: int
+) -> None:
     schedule = Schedule(Recipe(epochs=10, batch_size=64, last_share=last_share, start_from=start_from), 640)
     assert schedule.steps == 100
     assert (schedule.loss_begins, schedule.first_step) == (loss_begins, first_step)

@@ -57,9 +57,7 @@ def _print_table(found: list[Prediction], abstain_below: float) -> None:
     from rich.cells import cell_len
 
     rows = [("image", "class", "confidence")]
-    rows += [
-        (one.image, "— abstained" if one.abstained else one.class_name, f"{one.confidence:.3f}") for one in found
-    ]
+    rows += [(one.image, "— abstained" if one.abstained else one.class_name, f"{one.confidence:.3f}") for one in found]
     widths = [max(cell_len(row[column]) for row in rows) for column in range(2)]
     # Plain text, a line per image however long: a path that is broken or cut off is of no use.
     for row in rows:

@@ -65,6 +65,9 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
                 raise ValueError(f"--resume {resume} writes where it was; leave out --output {output}")
         named = f"{Path(recipe.dataset).resolve().name}-{recipe.model}-{recipe.loss}-{recipe.seed}"
         folder = resume or output or Path("runs") / named
+        # Torch warns that every block was used in the first step; in others some are dropped.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        recipe.resolved()  # a wrong value is said before the seconds that torch takes to load
         from singleshot.training.display import Display
         from singleshot.training.train import train as run_training
 

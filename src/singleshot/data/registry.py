@@ -49,6 +49,7 @@ def load_dataset(
 
 
 def find_source(name: str, root: Path) -> Source:
+    """Where the images of a data set are, looked for below the data root; an error where they are not."""
     if name in ("cifar10", "cifar100"):
         from singleshot.data.cifar import cifar_source
 

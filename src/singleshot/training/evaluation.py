@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from singleshot.data import Images
 from singleshot.data.augmentation import Normalization
 from singleshot.metrics import Calibration
-from singleshot.training.processes import Processes
+from singleshot.training.processes import Processes, losses_of_processes_named
 
 BATCH = 500  # images at a time: enough to keep any device busy
 
@@ -43,6 +43,7 @@ def evaluate(
     calibration = Calibration(bins=20)
     mine = positions[processes.rank :: processes.count]
     most = math.ceil(len(positions) / processes.count)  # the same number of rounds in every process
+    processes.same_buffers(model)  # or each would judge by statistics of its own
     with quiet(model):
         for start in range(0, most, BATCH):
             if processes.any_of_us(should_stop()):
@@ -52,4 +53,7 @@ def evaluate(
                 logits = model(normalization(part.images[index].to(processes.device))).float()
                 calibration.update(logits=logits, labels=part.labels[index].to(processes.device))
                 on_logits(logits, part.labels[index])
-    return calibration.all_reduce() if processes.count > 1 else calibration
+    if processes.count == 1:
+        return calibration
+    with losses_of_processes_named():
+        return calibration.all_reduce()

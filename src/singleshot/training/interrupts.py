@@ -27,6 +27,12 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
+    def no_more(self) -> None:
+        """Hear no SIGTERM until the process has ended by itself, with its message: torchrun sends one to survivors."""
+        if signal.SIGTERM in self._before:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            del self._before[signal.SIGTERM]
+
     def _remember(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None and number == signal.SIGINT:
             os._exit(128 + number)

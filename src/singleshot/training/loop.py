@@ -45,8 +45,9 @@ class Loop:
         already_saved: bool,
     ) -> None:
         training, validation = positions
-        self.run, self.stepper, self.progress, self.log, self.watcher = run, stepper, progress, log, watcher
+        self.run, self.stepper, self.progress, self.log = run, stepper, progress, log
         self.processes = stepper.processes
+        self.watcher = watcher if self.processes.is_writer else Watcher()
         self.schedule = Schedule(run.recipe, len(training))
         self.objective = objective_of(run.recipe)
         self.normalization = run.normalization(self.processes.device)
@@ -63,23 +64,26 @@ class Loop:
 
     def go(self) -> None:
         """Until the last step is done; a StoppedError when that cannot be."""
-        if self.processes.is_writer:
-            self.watcher.started(self.schedule, self.progress.step)
+        self.watcher.started(self.schedule, self.progress.step)
         try:
             with self.interrupts:
-                self._until_the_end()
+                try:
+                    self._until_the_end()
+                    return
+                except ProcessLostError as error:
+                    self.interrupts.no_more()
+                    reason = f"step {self.progress.step + 1}: another process of this run is gone ({error}). "
+                    reason += self._how_to_go_on()
         except DivergedError:
-            raise StoppedError(self._divergence()) from None
-        except ProcessLostError as error:
-            raise StoppedError(
-                f"step {self.progress.step + 1}: another process of this run is gone ({error}). {self._how_to_go_on()}"
-            ) from None
+            reason = self._divergence()
         finally:
-            if self.processes.is_writer:
-                self.watcher.finished()
+            self.watcher.finished()
+        # Out here the first error, and with it all that its traceback holds on to, is gone.
+        raise StoppedError(reason)
 
     def close(self) -> None:
-        """Nothing more is recorded."""
+        """Nothing more is computed or recorded."""
+        self.stepper.disband()
         if self.log is not None:
             self.log.close()
 
@@ -93,6 +97,7 @@ class Loop:
             if time.monotonic() - self._saved_at >= self.checkpoint_seconds and not self._epoch_is_over():
                 self._save()
         self._save()
+        self.processes.wait_for_all()  # while the writer writes, none leaves the group
 
     def _epoch_is_over(self) -> bool:
         """Then it is closed first: one checkpoint of a step is enough."""
@@ -108,10 +113,9 @@ class Loop:
         result = self.stepper.advance(images, labels, objective, learning_rate, stop=stop)
         self.progress.step += 1
         self.progress.sums.add(result)
-        if self.processes.is_writer:
-            self.watcher.stepped(self.progress.step, result, learning_rate)
-            if self.progress.step % LOGGED_EVERY == 0:
-                self._log("step", loss=result.loss, alpha=result.alpha, learning_rate=learning_rate)
+        self.watcher.stepped(self.progress.step, result, learning_rate)
+        if self.progress.step % LOGGED_EVERY == 0:
+            self._log("step", loss=result.loss, alpha=result.alpha, learning_rate=learning_rate)
         if result.stop:
             self._stop()
 

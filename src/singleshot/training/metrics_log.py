@@ -16,14 +16,19 @@ class MetricsLog:
     """A file of records, one JSON object per line, each with the ``step`` after which it was made.
 
     A run that was killed may have logged past its last checkpoint: continued from there, it makes those lines again, so
-    they are removed first. The time a run took is in its records; everything else repeats exactly.
+    they are removed first. That is what came after ``from_step``, and the epochs after ``epochs_closed``, if given: a
+    run may have been stopped between the last step of an epoch and its record. The time a run took is in its records;
+    everything else repeats exactly.
     """
 
-    def __init__(self, path: Path, *, from_step: int, tensorboard: Path | None = None) -> None:
-        kept = [record for record in read_records(path) if record["step"] <= from_step] if path.exists() else []
+    def __init__(
+        self, path: Path, *, from_step: int, epochs_closed: int | None = None, tensorboard: Path | None = None
+    ) -> None:
+        found = read_records(path) if path.exists() else []
+        kept = [record for record in found if record["step"] <= from_step and not _is_open(record, epochs_closed)]
         write_text(path, "".join(map(_line, kept)))
-        self._file = path.open("a", encoding="utf-8")
         self._tensorboard = _tensorboard_writer(tensorboard, from_step) if tensorboard else None
+        self._file = path.open("a", encoding="utf-8")
 
     def add(self, record: Record) -> None:
         """Write one record, on its way to disk before anything else happens."""
@@ -52,6 +57,12 @@ def _parsed(line: str) -> Record | None:
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+
+
+def _is_open(record: Record, epochs_closed: int | None) -> bool:
+    """Whether this is the record of an epoch that is yet to be closed."""
+    epoch = record.get("epoch")
+    return epochs_closed is not None and isinstance(epoch, int) and epoch > epochs_closed
 
 
 def _line(record: Record) -> str:

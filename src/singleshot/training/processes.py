@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections.abc import Iterator
@@ -79,6 +80,15 @@ class Processes:
                 dist.broadcast(tensor, src=0)
         return tensor
 
+    def same_buffers(self, model: nn.Module) -> None:
+        """Give every process the writer's buffers: batch norm has seen other images in each."""
+        for buffer in model.buffers():
+            self.from_writer(buffer)
+
+    def wait_for_all(self) -> None:
+        """Return when every process has come here."""
+        self.any_of_us(False)
+
     def text_from_writer(self, text: str) -> str:
         """The writer's text, in every process."""
         if self.count == 1:
@@ -128,6 +138,7 @@ def process_group(processes: Processes) -> Iterator[None]:
     try:
         yield
     finally:
+        gc.collect()  # what still refers to the group, in a circle perhaps, would be torn from it
         dist.destroy_process_group()
 
 
@@ -137,8 +148,13 @@ def losses_of_processes_named() -> Iterator[None]:
     try:
         yield
     except dist.DistError as error:
-        raise ProcessLostError(str(error).splitlines()[0]) from error
+        raise ProcessLostError(_reason(error)) from error
     except RuntimeError as error:
         if re.search(r"gloo|nccl|peer|timed out|socket|broken pipe", str(error), re.IGNORECASE):
-            raise ProcessLostError(str(error).splitlines()[0]) from error
+            raise ProcessLostError(_reason(error)) from error
         raise
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence, without the place in the library's source that it begins with."""
+    return re.sub(r"^\[[^]]*\]\s*", "", str(error).splitlines()[0]).split(". ")[0]

@@ -91,6 +91,10 @@ class Stepper:
             return nullcontext()
         return torch.autocast(self.processes.device.type, dtype=getattr(torch, self.recipe.precision))
 
+    def disband(self) -> None:
+        """Let go of the wrapper that averages gradients: while it lives, leaving its process group may abort."""
+        del self.passes
+
     def is_finite(self) -> bool:
         """Whether every weight is a number, as it must be in a checkpoint."""
         return all(bool(torch.isfinite(value).all()) for value in self.model.state_dict().values())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from singleshot.data import Dataset, load_dataset
 from singleshot.data.split import split_training
@@ -49,33 +51,38 @@ def train(
     """
     recipe, folder = recipe.resolved(), Path(output)
     processes = Processes.from_environment(recipe.device)
-    hold = exclusive(folder) if processes.is_writer else nullcontext()
     cuda = [processes.device] if processes.device.type == "cuda" else []
-    try:
-        with hold, process_group(processes), torch.random.fork_rng(devices=cuda):
-            if processes.is_writer:
-                _refuse_another_run(folder, recipe)
-            dataset = load_dataset(
-                recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=skip_unreadable
-            )
-            run = Run(folder, recipe, Facts.of(dataset, describe_environment()))
-            loop = _prepared(
-                run,
-                dataset,
-                processes,
-                watcher=watcher or Watcher(),
-                checkpoint_seconds=checkpoint_seconds,
-                tensorboard=tensorboard,
-            )
-            with closing(loop):
-                loop.go()
-            return run
-    except FolderNotUsableError as error:
-        raise ValueError(f"--output {folder} {error}; choose another folder") from None
+    with torch.random.fork_rng(devices=cuda):
+        # Whatever can be wrong with the recipe shows before anything is written.
+        _refuse_another_run(folder, recipe, processes)
+        dataset = load_dataset(
+            recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=skip_unreadable
+        )
+        run = Run(folder, recipe, Facts.of(dataset, describe_environment()))
+        torch.manual_seed(derived_seed(recipe.seed, "weights"))
+        model = run.new_model()
+        try:
+            with exclusive(folder) if processes.is_writer else nullcontext(), process_group(processes):
+                _refuse_another_run(folder, recipe, processes)  # it may have been started in the meantime
+                _refuse_other_data(run, processes)
+                loop = _prepared(
+                    run,
+                    dataset,
+                    model,
+                    processes,
+                    watcher=watcher or Watcher(),
+                    checkpoint_seconds=checkpoint_seconds,
+                    tensorboard=tensorboard,
+                )
+                with closing(loop):
+                    loop.go()
+                return run
+        except FolderNotUsableError as error:
+            raise ValueError(f"--output {folder} {error}; choose another folder") from None
 
 
-def _refuse_another_run(folder: Path, recipe: Recipe) -> None:
-    if not Run.is_there(folder):
+def _refuse_another_run(folder: Path, recipe: Recipe, processes: Processes) -> None:
+    if not processes.is_writer or not Run.is_there(folder):
         return
     differences = recipe_differences(Run.open(folder).recipe, recipe)
     if differences:
@@ -85,16 +92,33 @@ def _refuse_another_run(folder: Path, recipe: Recipe) -> None:
         )
 
 
+def _refuse_other_data(run: Run, processes: Processes) -> None:
+    """The images must be those the run began with: names and pixel statistics tell."""
+    if not processes.is_writer or not Run.is_there(run.folder):
+        return
+    began_with = Run.open(run.folder).facts
+    if replace(began_with, environment={}) != replace(run.facts, environment={}):
+        raise ValueError(
+            f"{run.folder} cannot be continued: the images or classes of {run.recipe.dataset} are not those that it "
+            "began with; bring them back, or start anew with another --output"
+        )
+
+
 def _prepared(
-    run: Run, dataset: Dataset, processes: Processes, *, watcher: Watcher, checkpoint_seconds: float, tensorboard: bool
+    run: Run,
+    dataset: Dataset,
+    model: nn.Module,
+    processes: Processes,
+    *,
+    watcher: Watcher,
+    checkpoint_seconds: float,
+    tensorboard: bool,
 ) -> Loop:
     """Everything in place for the next step: of a new run, or after the last checkpoint."""
     recipe = run.recipe
     positions = split_training(dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images)
     schedule = Schedule(recipe, len(positions[0]))
     processes.share_of(schedule.batch)  # or an error, before anything is written
-    torch.manual_seed(derived_seed(recipe.seed, "weights"))
-    model = run.new_model()
     progress = Progress(step=schedule.first_step, epochs_closed=schedule.first_step // schedule.steps_per_epoch)
     # The writer alone reads files; the others get the weights when they are wrapped, and the rest after that.
     last = run.checkpoints.last() if processes.is_writer else None
@@ -111,6 +135,7 @@ def _prepared(
         log = MetricsLog(
             run.folder / METRICS,
             from_step=progress.step,
+            epochs_closed=progress.epochs_closed,
             tensorboard=run.folder / "tensorboard" if tensorboard else None,
         )
     return Loop(

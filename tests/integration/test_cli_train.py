@@ -1,0 +1,231 @@
+"""Training, evaluating and predicting as a user does it: in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import singleshot as ss
+from singleshot.data import load_dataset
+from singleshot.training.metrics_log import read_records
+from singleshot.training.run import Run
+
+RECIPE = """\
+dataset: digits
+image_size: 16
+model: resnet18
+width: 0.03125
+loss: cross_entropy
+train_images: 200
+learning_rate: 3e-2
+epochs: 40
+"""
+BASE = ["train", "--recipe", "mine.yaml", "--epochs", "3"]
+
+
+def singleshot(*args: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "singleshot", *map(str, args)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a recipe file, a finished run of it in runs/base, and some digits as image files."""
+    folder = tmp_path_factory.mktemp("place")
+    (folder / "mine.yaml").write_text(RECIPE)
+    trained = singleshot(*BASE, "--output", "runs/base", "--tensorboard", cwd=folder)
+    assert trained.returncode == 0, trained.stderr
+    assert "singleshot evaluate runs/base" in trained.stdout
+    (folder / "trained.txt").write_text(trained.stderr)
+    digits = load_dataset("digits", image_size=16).test
+    (folder / "photos[").mkdir()  # in a path such as photos[/0].png a formatter could see markup of its own
+    for number in range(5):
+        Image.fromarray(digits.images[number, 0].numpy()).save(folder / "photos[" / f"{number}].png")
+    return folder
+
+
+def test_a_flag_beats_the_file_which_beats_the_preset_and_the_run_keeps_what_held(place: Path) -> None:
+    recipe = Run.open(place / "runs" / "base").recipe
+    assert recipe.epochs == 3
+    assert (recipe.learning_rate, recipe.train_images, recipe.loss) == (0.03, 200, "cross_entropy")
+    assert (recipe.validation, recipe.mirror) == (0.1, False)  # of the small preset for digits
+    assert recipe == recipe.resolved()
+    assert recipe.samples == 1
+
+
+def test_progress_is_plain_lines_and_records(place: Path) -> None:
+    lines = (place / "trained.txt").read_text().splitlines()
+    assert len(lines) == 3
+    for number, line in enumerate(lines, start=1):
+        unseen = r"validation acc [01]\.\d+ ECE 0\.\d+ NLL \d\.\d+"
+        assert re.match(rf"epoch {number}/3: loss \d\.\d+  acc 0\.\d+  {unseen}  [\d,]+ img/s  0:00:\d\d left", line)
+    records = read_records(place / "runs" / "base" / "metrics.jsonl")
+    assert [(record["kind"], record["epoch"]) for record in records] == [("epoch", 1), ("epoch", 2), ("epoch", 3)]
+    assert list((place / "runs" / "base" / "tensorboard").glob("events.*"))
+
+
+def test_the_same_command_again_does_no_harm_and_another_recipe_is_refused(place: Path) -> None:
+    weights = place / "runs" / "base" / "checkpoints"
+    before = {path: path.read_bytes() for path in weights.rglob("*") if path.is_file()}
+    again = singleshot(*BASE, "--output", "runs/base", cwd=place)
+    assert again.returncode == 0, again.stderr
+    other = singleshot(*BASE, "--output", "runs/base", "--seed", "1", "--no-channels-last", cwd=place)
+    assert other.returncode == 2
+    assert "runs/base holds another run: seed is 0 there and 1 here; channels_last is True there" in other.stderr
+    assert "train --resume runs/base" in other.stderr
+    assert {path: path.read_bytes() for path in weights.rglob("*") if path.is_file()} == before
+
+
+MISTAKES = [
+    (["train", "--recipe", "bad.yaml"], "bad.yaml: 'epoch' is nothing that a recipe has; did you mean 'epochs'?"),
+    (["train", "--recipe", "absent.yaml"], "absent.yaml: there is no such recipe file"),
+    (["train", "--dataset", "digit", "--output", "x"], "did you mean 'digits'?"),
+    (["train", "--dataset", "digits", "--model", "resnet81", "--output", "x"], "did you mean 'resnet18'?"),
+    (["train", "--epoch", "3"], "--epochs"),
+    (["train", "--loss", "vcwi"], "vwci"),
+    (["train", "--samples", "1"], "samples must lie in [2, 1000] for vwci, got 1 (--samples, or samples in a recipe"),
+    (["train", "--checkpoint-seconds", "nan"], "--checkpoint-seconds must be at least 0, got nan"),
+    (["train", "--resume", "nowhere"], "nowhere holds no run"),
+    (["train", "--resume", "runs/base", "--epochs", "9"], "with the recipe it has, but epochs is 3 there and 9 here"),
+    (["train", "--resume", "runs/base", "--recipe", "mine.yaml"], "leave out --recipe"),
+    (["train", "--resume", "runs/base", "--output", "x"], "leave out --output x"),
+    (["train", "--recipe", "mine.yaml", "--device", "abacus", "--output", "x"], "device='abacus' cannot be used here"),
+    (
+        ["train", "--recipe", "mine.yaml", "--start-from", "runs/base", "--width", "0.0625", "--output", "x"],
+        "is a checkpoint of another network: of another shape: stem",
+    ),
+    (["evaluate", "nowhere"], "nowhere holds no run"),
+    (["evaluate", "runs/base", "--predictions", "out.txt"], "--predictions out.txt must end in .npz"),
+    (["evaluate", "runs/base", "--split", "tset"], "test"),
+    (["predict", "runs/base"], "name at least one image"),
+    (["predict", "runs/base", "photos[", "--abstain-below", "80"], "--abstain-below must lie in [0, 1], got 80"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), MISTAKES)
+def test_mistakes_are_one_message_and_exit_code_2(args: list[str], message: str, place: Path) -> None:
+    (place / "bad.yaml").write_text("epoch: 3\n")
+    refused = singleshot(*args, cwd=place)
+    assert refused.returncode == 2, refused.stderr
+    assert message in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_evaluate_gives_the_numbers_and_the_predictions_behind_them(place: Path) -> None:
+    file = place / "out.npz"
+    shown = singleshot(
+        "evaluate",
+        "runs/base",
+        "--json",
+        "--split",
+        "validation",
+        "--weights",
+        "best",
+        "--predictions",
+        file,
+        cwd=place,
+    )
+    assert shown.returncode == 0, shown.stderr
+    numbers = json.loads(shown.stdout)
+    assert (numbers["run"], numbers["split"], numbers["weights"]) == ("runs/base", "validation", "best")
+    with np.load(file, allow_pickle=False) as arrays:
+        assert arrays["class_names"].tolist() == list("0123456789")
+        logits, labels = (torch.from_numpy(arrays[name]) for name in ("logits", "labels"))
+    calibration = ss.Calibration(bins=20)
+    calibration.update(logits=logits, labels=labels)
+    assert numbers["count"] == len(labels) == 90
+    result = calibration.compute().to_dict()
+    assert {name: numbers[name] for name in result} == result
+    # And they are what the run itself saw when it was at its best.
+    records = read_records(place / "runs" / "base" / "metrics.jsonl")
+    best = min(records, key=lambda record: record["validation"]["nll"])
+    assert numbers["step"] == best["step"]
+    assert numbers["nll"] == pytest.approx(best["validation"]["nll"], abs=1e-5)
+
+
+def test_evaluate_shows_a_table_of_the_test_images(place: Path) -> None:
+    shown = singleshot("evaluate", "runs/base", cwd=place)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("runs/base: 899 test images, one forward pass each, after step ")
+    for metric in ("Accuracy", "ECE", "MCE", "NLL", "Brier", "Mean confidence"):
+        assert re.search(rf"^  {metric} +\d+\.\d{{4}}$", shown.stdout, re.MULTILINE)
+    assert re.search(r"On average (over|under)confident by \d+\.\d points\.$", shown.stdout.strip())
+
+
+def test_predict_classifies_files_and_folders_and_abstains(place: Path, tmp_path: Path) -> None:
+    as_json = singleshot("predict", "runs/base", "photos[", "--json", cwd=place)
+    assert as_json.returncode == 0, as_json.stderr
+    found = json.loads(as_json.stdout)
+    assert [one["image"] for one in found] == [f"photos[/{number}].png" for number in range(5)]
+    assert not any(one["abstained"] for one in found)
+    assert all(one["class_name"] in "0123456789" for one in found)
+
+    long = tmp_path / f"{'x' * 200}.png"
+    long.write_bytes((place / "photos[" / "0].png").read_bytes())
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    table = singleshot(
+        "predict", "runs/base", "photos[/0].png", tmp_path, "--abstain-below", "1.0", "--skip-unreadable", cwd=place
+    )
+    assert table.returncode == 0, table.stderr
+    lines = table.stdout.splitlines()
+    assert lines[0].split() == ["image", "class", "confidence"]
+    confidence = f"{found[0]['confidence']:.3f}"
+    images = ["photos[/0].png", str(long)]
+    assert [line.split() for line in lines[1:-1]] == [[image, "—", "abstained", confidence] for image in images]
+    assert lines[-1] == "2 of 2 abstained: confidence below 1"
+    assert re.match(r"1 left out; the first: .*broken\.png is no image", table.stderr)
+    stopped = singleshot("predict", "runs/base", tmp_path / "broken.png", cwd=place)
+    assert stopped.returncode == 2
+    assert re.fullmatch(r"singleshot: \S+broken\.png .*; --skip-unreadable goes on without it\n", stopped.stderr)
+
+
+def test_a_trained_baseline_is_finished_with_vwci_in_the_last_fifth(place: Path) -> None:
+    star = singleshot(
+        *["train", "--recipe", "mine.yaml", "--epochs", "5", "--loss", "vwci", "--samples", "3"],
+        *["--start-from", "runs/base", "--last-share", "0.2", "--output", "runs/star"],
+        cwd=place,
+    )
+    assert star.returncode == 0, star.stderr
+    assert re.match(r"epoch 5/5: loss \d\.\d+  α 0\.\d+  acc ", star.stderr)
+    (record,) = read_records(place / "runs" / "star" / "metrics.jsonl")  # four epochs of five were done before
+    assert (record["kind"], record["epoch"]) == ("epoch", 5)
+    assert record["alpha"] > 0
+    run = Run.open(place / "runs" / "star")
+    assert run.checkpoint().step == record["step"]
+    base, finished = (Run.open(place / "runs" / name).load_model() for name in ("base", "star"))
+    pairs = zip(base.parameters(), finished.parameters(), strict=True)
+    moved = max(float((one - other).detach().abs().max()) for one, other in pairs)
+    assert 0 < moved < 0.1  # it began there and did not go far
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "predict"])
+def test_the_help_of_a_command_has_an_example(command: str, tmp_path: Path) -> None:
+    shown = singleshot(command, "--help", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert f"Example: singleshot {command} " in " ".join(shown.stdout.split())
+
+
+def test_the_help_of_train_shows_the_values_that_hold(place: Path) -> None:
+    shown = singleshot("train", "--help", "--recipe", "mine.yaml", "--preset=paper", "--model", "vgg16", cwd=place)
+    text = re.sub(r"[\s│]+", " ", shown.stdout)
+    assert "--batch-size INT images per step, over all processes (default: 256)" in text
+    assert "--epochs INT times every training image is seen (default: 40)" in text

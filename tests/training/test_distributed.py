@@ -1,0 +1,121 @@
+"""Real processes under torchrun: the same gradients as one, the same numbers, and a clear end when one is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from running import TINY, finish, saved_step, start, torchrun, wait_for_step
+from safetensors.torch import load_file
+
+from singleshot.training import Run
+from singleshot.training.judgement import evaluate_run
+from singleshot.training.metrics_log import read_records
+from singleshot.training.processes import Processes
+from singleshot.training.run import METRICS
+
+WORKER = str(Path(__file__).with_name("gradient_worker.py"))
+
+
+def module(*args: str) -> list[str]:
+    return torchrun(2, "-m", "singleshot", "train", *args)
+
+
+def process_of_rank(launcher: subprocess.Popen[str], rank: int) -> int:
+    """The worker's process number, found among the children of torchrun."""
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    for child in children:
+        if f"\0RANK={rank}\0" in Path(f"/proc/{child}/environ").read_text():
+            return int(child)
+    raise AssertionError(f"no process of rank {rank} among {children}")
+
+
+@pytest.mark.parametrize("loss", ["vwci", "cross_entropy"])
+def test_two_processes_give_the_gradients_of_one(loss: str, tmp_path: Path) -> None:
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    for arguments in ([sys.executable, WORKER, str(alone), loss], torchrun(2, WORKER, str(together), loss)):
+        done = finish(arguments)
+        assert done.returncode == 0, done.stderr
+    expected, found = load_file(alone), load_file(together)
+    assert expected.keys() == found.keys()  # blocks that all passes dropped have no gradient, here and there
+    assert float(expected["1.weight"].abs().max()) > 1e-3
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=0, atol=1e-6)
+
+
+def test_a_run_of_two_processes_has_one_writer_and_the_numbers_of_all_images(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    done = finish(module(*TINY, "--loss", "vwci", "--samples", "2", "--epochs", "2", "--output", str(folder)))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("The run:") == 1
+    epochs = [record for record in read_records(folder / METRICS) if record["kind"] == "epoch"]
+    assert [record["epoch"] for record in epochs] == [1, 2]
+    result, step = evaluate_run(folder, split="validation")
+    assert step == epochs[-1]["step"]
+    assert result.count == 90
+    for name, value in result.metrics().items():
+        assert epochs[-1]["validation"][name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_worker_ends_the_run_clearly_and_leaves_a_checkpoint(rank: int, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run = [*TINY, "--loss", "cross_entropy", "--epochs", "200", "--output", str(folder), "--checkpoint-seconds", "0"]
+    launcher = start(module(*run))
+    wait_for_step(launcher, folder, 5)
+    os.kill(process_of_rank(launcher, rank), signal.SIGKILL)
+    _, errors = launcher.communicate(timeout=120)
+    assert launcher.returncode != 0
+    assert "another process of this run is gone" in errors
+    assert "The last checkpoint is that of step" in errors
+    assert f"singleshot train --resume {folder}" in errors
+    saved = saved_step(folder)
+    assert saved >= 5
+    assert Run.open(folder).load_model() is not None  # whole, by its checksums
+
+
+def test_a_stopped_run_of_two_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run = [*TINY, "--loss", "vwci", "--samples", "2", "--epochs", "12", "--output", str(folder)]
+    launcher = start(module(*run))
+    wait_for_step(launcher, folder, 12)
+    os.kill(launcher.pid, signal.SIGTERM)
+    _, errors = launcher.communicate(timeout=120)
+    assert launcher.returncode != 0
+    assert "interrupted by SIGTERM after step" in errors
+    saved = saved_step(folder)
+    assert 12 <= saved < 144
+    done = finish(module(*run))
+    assert done.returncode == 0, done.stderr
+    assert f"continuing after step {saved} of 144" in done.stderr
+    assert saved_step(folder) == 144
+    uninterrupted = tmp_path / "uninterrupted"
+    assert finish(module(*run[:-1], str(uninterrupted))).returncode == 0
+    expected, found = (Run.open(place).load_model().state_dict() for place in (uninterrupted, folder))
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_a_batch_that_cannot_be_shared_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"a batch of 10 images cannot be shared equally by 4 processes; choose a --batch"
+    ):
+        Processes(rank=0, count=4).share_of(10)
+    parts = [Processes(rank=rank, count=4).share_of(12) for rank in range(4)]
+    assert [list(range(12))[part] for part in parts] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+
+
+def test_an_environment_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(ValueError, match=r"torchrun's environment must hold whole numbers"):
+        Processes.from_environment("cpu")
+
+
+@pytest.mark.parametrize("device", ["cuda:7", "quantum", "meta:x"])
+def test_a_device_that_is_not_there_is_refused(device: str) -> None:
+    with pytest.raises(ValueError, match=r"cannot be used here.*--device cpu always can"):
+        Processes.from_environment(device)
