@@ -28,6 +28,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/sampler.py
+	$(BIN)/python benchmarks/training.py
 
 # Puts the quickstart's table and picture into the README, from results/quickstart; measures what is not there yet.
 docs: $(VENV)/.base

@@ -14,6 +14,8 @@ import pytest
 import torch
 from running import TINY, command, finish, saved_step, start, tensors_of, wait_for_step
 
+from singleshot.data import load_dataset
+from singleshot.files import exclusive
 from singleshot.training import Recipe, Run, preset, train
 from singleshot.training.metrics_log import read_records
 from singleshot.training.run import METRICS
@@ -157,17 +159,13 @@ def test_the_last_share_alone_uses_the_loss(tmp_path: Path) -> None:
 def test_a_data_set_that_has_changed_is_not_trained_on_any_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from singleshot.training import train as module
-
     train(quick(epochs=1), tmp_path / "run")
-    load = module.load_dataset
-    monkeypatch.setattr(module, "load_dataset", lambda *a, **k: replace(load(*a, **k), mean=(0.5,)))
+    other = replace(load_dataset("digits", image_size=16), mean=(0.5,))
+    monkeypatch.setattr("singleshot.training.runner.load_dataset", lambda *args, **options: other)
     with pytest.raises(ValueError, match="the images or classes of digits are not those that it began with"):
         train(quick(epochs=1), tmp_path / "run")
 
 
 def test_the_writer_alone_holds_the_folder(tmp_path: Path) -> None:
-    from singleshot.files import exclusive
-
     with exclusive(tmp_path / "run"), pytest.raises(ValueError, match="in use by another singleshot process"):
         train(quick(), tmp_path / "run")

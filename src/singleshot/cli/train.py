@@ -69,7 +69,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         recipe.resolved()  # a wrong value is said before the seconds that torch takes to load
         from singleshot.training.display import Display
-        from singleshot.training.train import train as run_training
+        from singleshot.training.runner import train as run_training
 
         run = run_training(
             recipe,
