@@ -96,6 +96,11 @@ def _demands(recipe: Recipe) -> list[tuple[str, bool]]:
         ("noise must lie in [0, 1)", recipe.noise is None or 0 <= recipe.noise < 1),
         ("noise must be above 0 for vwci, which weighs by it", not (several and recipe.noise == 0)),
         (f"samples must lie in [{1 + several}, 1000] for {recipe.loss}", 1 + several <= samples <= 1000),
+        # Their coins cut a compiled network into pieces whose batch norms torch cannot run twice before a backward.
+        (
+            "compile must be left out for ResNets with several passes, which sharing makes cheaper",
+            not (recipe.compile and samples > 1 and recipe.model.startswith("resnet")),
+        ),
         ("beta must be finite and at least 0", 0 <= recipe.beta < float("inf")),
         ("gamma must be finite and at least 0", 0 <= recipe.gamma < float("inf")),
         ("epsilon must lie in [0, 1]", 0 <= recipe.epsilon <= 1),
