@@ -97,7 +97,7 @@ def test_tensorboard_gets_every_number_under_its_group(path: Path, tmp_path: Pat
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, Any]]]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder))
     events.Reload()
