@@ -115,9 +115,14 @@ def test_a_damaged_file_is_named(name: str, harm: Any, message: str, tmp_path: P
     save(tmp_path, 3)
     file = tmp_path / "step-00000003" / name
     harm(file)
+    last = Checkpoints(tmp_path).last()
+    assert last is not None
     with pytest.raises(CheckpointError, match=message) as caught:
-        Checkpoints(tmp_path).last()
+        last.load_weights(network()) if name == WEIGHTS else last.load_optimizer(
+            network(), torch.optim.SGD([nn.Parameter()])
+        )
     assert str(file) in str(caught.value)
+    assert f"remove {file.parent} to go on from the checkpoint before it" in str(caught.value)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "other"}', "[" * 100_000, '{"format": 3}'])
@@ -134,8 +139,10 @@ def test_a_pickle_in_place_of_weights_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 3)
     folder = tmp_path / "step-00000003"
     torch.save(network().state_dict(), folder / WEIGHTS)
+    last = Checkpoints(tmp_path).last()
+    assert last is not None
     with pytest.raises(CheckpointError, match="damaged"):
-        Checkpoints(tmp_path).last()
+        last.load_weights(network())
     state = json.loads((folder / STATE).read_text())
     import hashlib
 

@@ -21,11 +21,12 @@ NAMES = ("ant", "bee", "cat", "dog")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with weights as they are drawn: they know nothing, and say something."""
     recipe = Recipe(dataset="photos", model="resnet18", width=0.03125, image_size=16).resolved()
-    run = Run(tmp_path_factory.mktemp("runs") / "a", recipe, Facts(NAMES, 3, (0.5,) * 3, (0.2,) * 3, {}))
+    run = Run(tmp_path_factory.mktemp("runs") / "a", recipe, Facts(NAMES, 3, (0.5,) * 3, (0.2,) * 3, (2, 2), {}))
     run.create()
     torch.manual_seed(0)
     model = run.new_model()
-    run.checkpoints.save(model, torch.optim.SGD(model.parameters()), {"step": 1, "best": None}, keep=None)
+    state = {"recipe": run.recipe_hash(), "step": 1, "best": None}
+    run.checkpoints.save(model, torch.optim.SGD(model.parameters()), state, keep=None)
     return run.folder
 
 

@@ -35,6 +35,7 @@ BAD: list[tuple[str, list[Any]]] = [
     ("seed", [-1, 2**63]),
     ("memory", ["small"]),
     ("precision", ["float64"]),
+    ("compile", [True]),  # of a ResNet with several passes
     ("evaluate_every", [0]),
 ]
 GOOD: dict[str, list[Any]] = {

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings, strategies as st
 
 from singleshot.training.recipe import LossName, MemoryName, PrecisionName, Recipe, VarianceName
-from singleshot.training.recipe_file import read_recipe, read_recipe_values, recipe_text, with_values
+from singleshot.training.recipe_file import read_recipe, read_recipe_values, recipe_text
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_values_come_in_the_type_of_their_field(text: str, values: dict[str, Any
     found = read_recipe_values(path)
     assert found == values
     assert {name: type(value) for name, value in found.items()} == {name: type(value) for name, value in values.items()}
-    changed = with_values(Recipe(), found)
+    changed = replace(Recipe(), **found)
     assert all(getattr(changed, name) == value for name, value in values.items())
 
 
@@ -158,3 +158,10 @@ def test_a_run_must_have_every_field(path: Path) -> None:
     path.write_text(yaml.safe_dump(plain))
     with pytest.raises(ValueError, match="is not the recipe of a run: it lacks epochs, seed"):
         read_recipe(path)
+
+
+def test_a_key_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text("epochs: 1\nwidth: 0.5\nepochs: 2\n")
+    with pytest.raises(ValueError, match="epochs is given more than once"):
+        read_recipe_values(file)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -15,10 +17,15 @@ import torch
 from running import TINY, command, finish, saved_step, start, tensors_of, wait_for_step
 
 from singleshot.data import load_dataset
+from singleshot.errors import StoppedError
 from singleshot.files import exclusive
 from singleshot.training import Recipe, Run, preset, train
+from singleshot.training.checkpoint import STATE
+from singleshot.training.judgement import evaluate_run
 from singleshot.training.metrics_log import read_records
 from singleshot.training.run import METRICS
+from singleshot.training.step import StepResult
+from singleshot.training.watcher import Watcher
 
 RUN = [*TINY, "--loss", "vwci", "--samples", "3", "--epochs", "10", "--seed", "3"]
 
@@ -82,18 +89,18 @@ def test_a_second_interrupt_exits_at_once(tmp_path: Path) -> None:
     # A step of many passes, so that the second interrupt comes before the first is granted.
     slow = [*TINY, "--loss", "vwci", "--samples", "400", "--memory", "low", "--epochs", "50"]
     process = start(command(*slow, "--output", str(folder)))
-    deadline = time.monotonic() + 60
-    while not (folder / METRICS).exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(1.0)
-    for _ in range(2):
-        os.kill(process.pid, signal.SIGINT)
-        time.sleep(0.2)
-    _, errors = process.communicate(timeout=30)
+    wait_for_step(process, folder, 0)  # saved before the first step, which now begins
+    os.kill(process.pid, signal.SIGINT)
+    assert process.stderr is not None
+    errors = ""
+    while "Ctrl-C again" not in errors and process.poll() is None:
+        errors += process.stderr.readline()
+    os.kill(process.pid, signal.SIGINT)
+    errors += process.communicate(timeout=30)[1]
     assert process.returncode == 130
     assert "Ctrl-C again to exit at once" in errors
     assert "interrupted by" not in errors  # it did not wait for the step
-    assert saved_step(folder) == -1
+    assert saved_step(folder) == 0  # where it began
 
 
 def test_a_loss_that_is_no_number_stops_the_run_with_a_good_checkpoint(tmp_path: Path) -> None:
@@ -103,9 +110,8 @@ def test_a_loss_that_is_no_number_stops_the_run_with_a_good_checkpoint(tmp_path:
     assert done.returncode == 1
     assert "the loss is not a finite number any more, at learning rate 1e+30" in done.stderr
     assert "Traceback" not in done.stderr
-    for step in [saved_step(folder)] if saved_step(folder) >= 0 else []:
-        assert f"The last checkpoint is that of step {step}" in done.stderr
-        assert all(bool(value.isfinite().all()) for value in tensors_of(folder).values())
+    assert f"The last checkpoint is that of step {saved_step(folder)}" in done.stderr
+    assert all(bool(value.isfinite().all()) for value in tensors_of(folder).values())
 
 
 def quick(**options: Any) -> Recipe:
@@ -164,6 +170,88 @@ def test_a_data_set_that_has_changed_is_not_trained_on_any_further(
     monkeypatch.setattr("singleshot.training.runner.load_dataset", lambda *args, **options: other)
     with pytest.raises(ValueError, match="the images or classes of digits are not those that it began with"):
         train(quick(epochs=1), tmp_path / "run")
+
+
+class StopAfter(Watcher):
+    """Sends this process a SIGTERM, as a scheduler would, in the middle of a run."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def stepped(self, step: int, result: StepResult, learning_rate: float) -> None:
+        if step == self.step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"precision": "float16"},
+        {"precision": "bfloat16", "loss": "vwci", "samples": 2, "memory": "low"},
+        {"evaluate_every": 3, "validation": 0.0, "clip_gradient": 0.5},
+        {"batch_size": 10, "momentum": 0.0, "train_images": 35},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("step", [2, 3])  # in the middle of an epoch of three steps, and at its end
+def test_a_stopped_run_ends_as_one_that_was_not(options: dict[str, Any], step: int, tmp_path: Path) -> None:
+    recipe = quick(**{"batch_size": 30, **options})
+    train(recipe, tmp_path / "whole")
+    with pytest.raises(StoppedError, match="interrupted by SIGTERM after step") as caught:
+        train(recipe, tmp_path / "stopped", watcher=StopAfter(step))
+    assert caught.value.exit_code == 143
+    train(recipe, tmp_path / "stopped")
+    assert_same_end(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_a_run_that_starts_from_another_goes_on_even_when_that_is_gone(tmp_path: Path) -> None:
+    base = train(quick(validation=0.0, batch_size=30), tmp_path / "base")
+    recipe = quick(validation=0.0, batch_size=10, epochs=4, loss="vwci", start_from=str(base.folder))
+    assert recipe.resolved().last_share == 0.2
+    whole = train(recipe, tmp_path / "whole")
+    with pytest.raises(StoppedError):
+        train(recipe, tmp_path / "stopped", watcher=StopAfter(34))
+    shutil.rmtree(base.folder)
+    train(recipe, tmp_path / "stopped")
+    assert_same_end(whole.folder, tmp_path / "stopped")
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
+    one, other = (train(quick(seed=seed), tmp_path / str(seed)) for seed in (0, 1))
+    shutil.rmtree(one.folder / "checkpoints")
+    shutil.copytree(other.folder / "checkpoints", one.folder / "checkpoints")
+    for use in (lambda: evaluate_run(one.folder), lambda: train(quick(seed=0), one.folder)):
+        with pytest.raises(ValueError, match="is of a run with another recipe"):
+            use()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        {"step": 10**6},
+        {"step": -1},
+        {"sums": {"loss": "x"}},
+        {"best": {"step": 1}},
+        {"epochs_closed": -5},
+        {"scaler": 3},
+    ],
+    ids=str,
+)
+def test_a_state_that_makes_no_sense_is_refused(harm: dict[str, Any], tmp_path: Path) -> None:
+    run = train(quick(epochs=1), tmp_path / "run")
+    file = run.checkpoint().folder / STATE
+    file.write_text(json.dumps({**json.loads(file.read_text()), **harm}))
+    with pytest.raises(ValueError, match=r"step|state is not that of a run|checkpoint"):
+        train(quick(epochs=1), run.folder)
+
+
+def test_a_changed_data_set_is_not_evaluated_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = train(quick(epochs=1), tmp_path / "run")
+    whole = load_dataset("digits", image_size=16)
+    fewer = replace(whole, test=whole.test.take(torch.arange(10)))
+    monkeypatch.setattr("singleshot.training.judgement.load_dataset", lambda *args, **options: fewer)
+    with pytest.raises(ValueError, match="not those that it began with"):
+        evaluate_run(run.folder)
 
 
 def test_the_writer_alone_holds_the_folder(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from singleshot.training.recipe import Recipe
 from singleshot.training.run import CHECKPOINTS, FACTS, RECIPE, Facts, Run, recipe_differences
 
 TINY = Recipe(dataset="digits", model="resnet18", width=0.03125, image_size=16, mirror=False).resolved()
-FACTS_OF_DIGITS = Facts(tuple("0123456789"), 1, (0.3,), (0.35,), {"torch": "2.13.0"})
+FACTS_OF_DIGITS = Facts(tuple("0123456789"), 1, (0.3,), (0.35,), (898, 899), {"torch": "2.13.0"})
 
 
 @pytest.fixture
@@ -29,7 +29,8 @@ def save(run: Run, step: int, best: dict[str, Any] | None = None, *, seed: int =
     torch.manual_seed(seed)
     model = run.new_model()
     keep = best.get("step") if best else None
-    run.checkpoints.save(model, torch.optim.SGD(model.parameters()), {"step": step, "best": best}, keep=keep)
+    state = {"recipe": run.recipe_hash(), "step": step, "best": best}
+    run.checkpoints.save(model, torch.optim.SGD(model.parameters()), state, keep=keep)
     return model
 
 

@@ -23,7 +23,9 @@ def batch(rows: int = 16) -> tuple[Tensor, Tensor]:
 
 def stepper(**options: Any) -> Stepper:
     torch.manual_seed(0)
-    return Stepper(SmallCNN(10, dropout=0.3), Recipe(**{"loss": "vwci", **options}).resolved(), Processes())
+    return Stepper(
+        SmallCNN(10, dropout=0.3), Recipe(**{"model": "vgg16", "loss": "vwci", **options}).resolved(), Processes()
+    )
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

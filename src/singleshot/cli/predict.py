@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def predict(  # noqa: PLR0917
-    run: Positional[Path],
-    images: Positional[tuple[Path, ...]],
+    run: Annotated[Positional[Path], arg(metavar="RUN")],
+    images: Annotated[Positional[tuple[Path, ...]], arg(metavar="IMAGES")],
     abstain_below: float = 0.0,
     weights: Literal["last", "best"] = "last",
     skip_unreadable: bool = False,
@@ -66,3 +66,10 @@ def _print_table(found: list[Prediction], abstain_below: float) -> None:
     if abstain_below:
         silent = sum(one.abstained for one in found)
         print(f"{silent} of {len(found)} abstained: confidence below {abstain_below:g}")
+
+
+def _printable(name: str) -> str:
+    """A name on one line, its control characters spelled out: a terminal would obey them."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape", "surrogatepass").decode() for sign in name
+    )

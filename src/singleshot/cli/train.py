@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -11,7 +12,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, arg
 
 from singleshot.training.presets import PresetName, preset as preset_recipe
 from singleshot.training.recipe import Recipe
-from singleshot.training.recipe_file import read_recipe_values, with_values
+from singleshot.training.recipe_file import read_recipe_values
 
 DEFAULT_PRESET: PresetName = "small"
 
@@ -69,6 +70,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         recipe.resolved()  # a wrong value is said before the seconds that torch takes to load
         from singleshot.training.display import Display
+        from singleshot.training.processes import Processes
         from singleshot.training.runner import train as run_training
 
         run = run_training(
@@ -80,7 +82,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
             tensorboard=tensorboard,
             watcher=Display(),
         )
-        if _is_writer():
+        if Processes.from_environment("cpu").is_writer:
             print(f"The run:  {run.folder}\nIts test images:  singleshot evaluate {run.folder}")
 
     return train
@@ -100,7 +102,7 @@ def _defaults(args: Sequence[str]) -> Recipe:
         name = DEFAULT_PRESET  # the parser will say what is wrong with it
     model = _value(args, "--model") or values.get("model", Recipe.model)
     dataset = _value(args, "--dataset") or values.get("dataset", Recipe.dataset)
-    return with_values(preset_recipe(name, model=model, dataset=dataset), values)  # type: ignore[arg-type]
+    return replace(preset_recipe(name, model=model, dataset=dataset), **values)  # type: ignore[arg-type]
 
 
 def _value(args: Sequence[str], flag: str) -> str | None:
@@ -120,7 +122,3 @@ def _refuse_changes(resume: Path, recipe: Recipe, stored: Recipe) -> None:
     differences = recipe_differences(stored, recipe)
     if differences:
         raise ValueError(f"{resume} is continued with the recipe it has, but {'; '.join(differences)}")
-
-
-def _is_writer() -> bool:
-    return os.environ.get("RANK", "0") == "0"

@@ -34,6 +34,8 @@ def decode_image(path: Path, size: int, channels: int) -> Pixels:
     """
     import PIL.Image
 
+    if path.exists() and not path.is_file():  # a named pipe would be waited for
+        raise UnreadableImageError(f"{path} is no file")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd metadata is no reason to complain
         warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)

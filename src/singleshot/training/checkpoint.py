@@ -36,26 +36,24 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint on disk that has been found whole."""
+    """A checkpoint on disk."""
 
     folder: Path
     state: dict[str, Any]
 
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
-        """The checkpoint in this folder, its files compared with their checksums."""
+        """The checkpoint in this folder; its tensors are compared with their checksums when they are loaded."""
         try:
             state = json.loads((folder / STATE).read_text(encoding="utf-8"))
             if state["format"] != FORMAT:
                 raise CheckpointError(f"{folder / STATE} is of another format, {state['format']!r}")
-            files = dict(state["files"])
+            dict(state["files"])
             int(state["step"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             if isinstance(error, CheckpointError):
                 raise
             raise CheckpointError(f"{folder / STATE} is missing or damaged ({error})") from None
-        for name in (WEIGHTS, OPTIMIZER):
-            _verify(folder / name, files.get(name))
         return cls(folder, state)
 
     @property
@@ -65,7 +63,7 @@ class Checkpoint:
 
     def load_weights(self, model: nn.Module) -> None:
         """Put the weights into a model; one of another network is an error that tells the tensors apart."""
-        tensors = _read_tensors(self.folder / WEIGHTS)
+        tensors = self._tensors(WEIGHTS)
         differences = _differences(tensors, model.state_dict())
         if differences:
             raise CheckpointError(f"{self.folder} is a checkpoint of another network: {differences}")
@@ -74,12 +72,16 @@ class Checkpoint:
     def load_optimizer(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Put the optimizer's tensors back, each beside its parameter."""
         parameters = dict(model.named_parameters())
-        for name, tensor in _read_tensors(self.folder / OPTIMIZER).items():
+        for name, tensor in self._tensors(OPTIMIZER).items():
             kind, _, owner = name.partition("/")
             if owner not in parameters or tensor.shape != parameters[owner].shape:
                 raise CheckpointError(f"{self.folder / OPTIMIZER} holds {name}, which the network has no place for")
             # In the parameter's own memory layout, as the optimizer would have made it.
             optimizer.state[parameters[owner]][kind] = torch.empty_like(parameters[owner]).copy_(tensor)
+
+    def _tensors(self, name: str) -> dict[str, Tensor]:
+        _verify(self.folder / name, self.state["files"].get(name))
+        return _read_tensors(self.folder / name)
 
 
 class Checkpoints:
@@ -172,12 +174,17 @@ def _fingerprint(path: Path) -> dict[str, int | str]:
 
 
 def _verify(path: Path, expected: Any) -> None:
+    others = f"; remove {path.parent} to go on from the checkpoint before it, if there is one"
     try:
         found = _fingerprint(path)
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror})") from None
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}){others}") from None
     if found != expected:
-        raise CheckpointError(f"{path} is damaged: it should be {expected} and is {found}")
+        wanted = expected if isinstance(expected, dict) else {}
+        differing = [
+            f"{name} {value}, not {wanted.get(name)}" for name, value in found.items() if value != wanted.get(name)
+        ]
+        raise CheckpointError(f"{path} is damaged: it has {' and '.join(differing)}{others}")
 
 
 def _sync(path: Path) -> None:

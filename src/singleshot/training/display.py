@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from singleshot.training.progress import Sums
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import StepResult
 from singleshot.training.watcher import Evaluation, Watcher
@@ -42,11 +43,10 @@ class Pace:
         """Loss, mean α and accuracy over the recent steps; nothing before the first."""
         if not self._results:
             return ""
-        loss = sum(result.loss for result in self._results) / len(self._results)
-        alphas = [result.alpha for result in self._results if result.alpha is not None]
-        alpha = f"  α {sum(alphas) / len(alphas):.3f}" if alphas else ""
-        accuracy = sum(result.accuracy for result in self._results) / len(self._results)
-        return f"loss {loss:.3f}{alpha}  acc {accuracy:.3f}"
+        sums = Sums()
+        for result in self._results:
+            sums.add(result)
+        return in_words(sums.means())
 
     def speed(self) -> str:
         """Images per second, and the time to the end of the run at this speed; nothing before the first step."""
@@ -115,7 +115,8 @@ class Display(Watcher):
         self._unseen = f"{evaluation.split} acc {result.accuracy:.3f} ECE {result.ece:.3f}"
         unseen = f"{self._unseen} NLL {result.nll:.3f}"
         mark = "best so far" if evaluation.is_best else ""
-        self._line(f"{self.pace.place()}: {_spaced(self.pace.averages(), unseen, self.pace.speed(), mark)}")
+        place = f"epoch {evaluation.epoch}/{self.pace.schedule.recipe.epochs}"
+        self._line(f"{place}: {_spaced(in_words(evaluation.means), unseen, self.pace.speed(), mark)}")
 
     def finished(self) -> None:
         """Close the live lines."""
@@ -128,6 +129,12 @@ class Display(Watcher):
             self.console.print(text, highlight=False)
         else:
             print(text, file=self.console.file, flush=True)
+
+
+def in_words(means: dict[str, float | None]) -> str:
+    """Loss, mean α and accuracy on the training images."""
+    alpha = f"  α {means['alpha']:.3f}" if means["alpha"] is not None else ""
+    return f"loss {means['loss']:.3f}{alpha}  acc {means['train_accuracy']:.3f}"
 
 
 def _spaced(*parts: str) -> str:

@@ -32,12 +32,13 @@ def evaluate_run(
     run = Run.open(folder)
     checkpoint = run.checkpoint(weights)
     processes = Processes(device=Processes.from_environment(device).device)
-    model = run.load_model(weights).to(processes.device)
+    model = run.new_model()
+    checkpoint.load_weights(model)
+    model = model.to(processes.device).eval()
     recipe = run.recipe
     # Images that could not be read were left out of training as well, or there would be no run.
     dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=True)
-    if dataset.class_names != run.facts.class_names:
-        raise ValueError(f"{folder} was trained on other classes than {recipe.dataset} has now")
+    run.refuse_other_data(dataset)
     part, positions = dataset.test, torch.arange(len(dataset.test))
     if split != "test":
         trained, held_out = split_training(

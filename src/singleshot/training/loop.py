@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -88,6 +89,7 @@ class Loop:
             self.log.close()
 
     def _until_the_end(self) -> None:
+        self._save()  # whatever happens next, there is something to go on from
         while True:
             if self.progress.step == (self.progress.epochs_closed + 1) * self.schedule.steps_per_epoch:
                 self._close_epoch()
@@ -121,7 +123,8 @@ class Loop:
 
     def _close_epoch(self) -> None:
         epoch = self.progress.epochs_closed + 1
-        record: dict[str, Any] = {"epoch": epoch, **self.progress.sums.means()}
+        means = self.progress.sums.means()
+        record: dict[str, Any] = {"epoch": epoch, **means}
         is_best = False
         if self.schedule.evaluation_is_due(epoch):
             calibration = self._evaluate(lambda: self.interrupts.received is not None)
@@ -131,7 +134,7 @@ class Loop:
             result = calibration.compute()
             is_best = self._is_best(result.nll)
             record[self.split] = result.metrics()
-            self.watcher.evaluated(Evaluation(epoch, self.split, result, is_best))
+            self.watcher.evaluated(Evaluation(epoch, means, self.split, result, is_best))
         self.progress.epochs_closed, self.progress.sums = epoch, Sums()
         self._log("epoch", **record)
         if is_best:
@@ -168,29 +171,32 @@ class Loop:
 
     def _save(self) -> None:
         self._saved_at = time.monotonic()
-        state = (self.progress.step, self.progress.epochs_closed)
-        if not self.processes.is_writer or state == self._saved:
+        now = (self.progress.step, self.progress.epochs_closed)
+        if not self.processes.is_writer or now == self._saved:
             return
         if not self.stepper.is_finite():
             raise DivergedError
         self._seconds()
         self.progress.scaler = self.stepper.scaler.state_dict()
         best = None if self.progress.best is None else int(self.progress.best["step"])
-        self.run.checkpoints.save(self.stepper.model, self.stepper.optimizer, self.progress.to_dict(), keep=best)
-        self._saved = state
+        state = {"recipe": self.run.recipe_hash(), **self.progress.to_dict()}
+        self.run.checkpoints.save(self.stepper.model, self.stepper.optimizer, state, keep=best)
+        self._saved = now
 
     def _stop(self) -> None:
         self._save()
+        self.processes.wait_for_all()  # one that leaves first would have torchrun end the others, the writer too
         received = self.interrupts.received
         reason = f"interrupted by {received.name}" if received else "interrupted in another process"
-        code = 128 + received if received else 130
-        raise StoppedError(f"{reason} after step {self.progress.step}. {self._how_to_go_on()}", code)
+        advice = f" {self._how_to_go_on()}" if self.processes.is_writer else ""
+        raise StoppedError(f"{reason} after step {self.progress.step}.{advice}", 128 + (received or signal.SIGTERM))
 
     def _divergence(self) -> str:
         rate = self.schedule.learning_rate(self.progress.step)
         return (
             f"step {self.progress.step + 1}: the loss is not a finite number any more, at learning rate {rate:g}. "
-            f"{self._how_to_go_on()} A lower --learning-rate, or --clip-gradient 1, in a new run may help."
+            f"{self._how_to_go_on()} But the same recipe would diverge again; a new run with a lower "
+            "--learning-rate, or with --clip-gradient 1, may not."
         )
 
     def _how_to_go_on(self) -> str:

@@ -88,9 +88,14 @@ def _scalars(record: Record) -> list[tuple[str, float]]:
     return found
 
 
-def _tensorboard_writer(folder: Path, from_step: int) -> Any:
+def require_tensorboard() -> Any:
+    """TensorBoard's writer, or an error that says how to get it."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise ValueError("--tensorboard needs the extra: pip install 'singleshot[tensorboard]'") from None
-    return SummaryWriter(str(folder), purge_step=from_step + 1)
+    return SummaryWriter
+
+
+def _tensorboard_writer(folder: Path, from_step: int) -> Any:
+    return require_tensorboard()(str(folder), purge_step=from_step + 1)

@@ -62,7 +62,7 @@ def predict(
             if not readable:
                 continue
             batch = torch.from_numpy(np.stack([pixels for _, pixels in readable])).to(target)
-            confidences, labels = model(normalization(batch)).double().softmax(1).cpu().max(1)
+            confidences, labels = model(normalization(batch)).cpu().double().softmax(1).max(1)
             for (name, _), confidence, label in zip(readable, confidences.tolist(), labels.tolist(), strict=True):
                 class_name = run.facts.class_names[label]
                 found.append(Prediction(name, class_name, confidence, confidence < abstain_below))

@@ -8,19 +8,22 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from singleshot.models import StochasticDepthBlock
+from singleshot.files import FolderNotUsableError
 
-PATIENCE = timedelta(minutes=10)  # how long a process waits for one that says nothing
+Result = TypeVar("Result")
+
+PATIENCE = timedelta(minutes=30)  # how long a process waits for one that says nothing: it may be decoding images
 
 
 class ProcessLostError(RuntimeError):
@@ -89,6 +92,23 @@ class Processes:
         """Return when every process has come here."""
         self.any_of_us(False)
 
+    def done_by_writer(self, action: Callable[[], Result]) -> Result | None:
+        """What an action gives in the writer, None elsewhere; an error there is an error of every process."""
+        result, caught = None, None
+        if self.is_writer:
+            try:
+                result = action()
+            except (ValueError, OSError, FolderNotUsableError) as error:
+                if self.count == 1:
+                    raise
+                caught = error
+        said = self.text_from_writer("" if caught is None else str(caught) or type(caught).__name__)
+        if caught is not None:
+            raise caught
+        if said:
+            raise ValueError(f"the first process says: {said}")
+        return result
+
     def text_from_writer(self, text: str) -> str:
         """The writer's text, in every process."""
         if self.count == 1:
@@ -102,10 +122,12 @@ class Processes:
         """The module with its gradients averaged over all processes."""
         if self.count == 1:
             return passes
-        # A dropped block takes no part in a step, and may be dropped in one process and not in another.
-        blocks_are_dropped = any(isinstance(module, StochasticDepthBlock) for module in passes.modules())
         ids = [self.device.index] if self.device.type == "cuda" else None
-        return DistributedDataParallel(passes, device_ids=ids, find_unused_parameters=blocks_are_dropped)
+        with losses_of_processes_named():
+            # A dropped block takes no part in a step, and may be dropped in one process and not in another. Where none
+            # is dropped it matters too: else torch would regroup the gradients after the first step, and a run resumed
+            # in the middle would add them in another order.
+            return DistributedDataParallel(passes, device_ids=ids, find_unused_parameters=True)
 
 
 _TORCHRUN = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1}
@@ -117,7 +139,7 @@ def _chosen_device(name: str, local_rank: int) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        float(torch.rand(1, generator=torch.Generator(device), device=device))  # all that a run needs of a device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used here: {reason}; --device cpu always can") from None

@@ -53,13 +53,26 @@ class Progress:
     def from_dict(cls, content: dict[str, Any]) -> Progress:
         """What `to_dict` gave; a ValueError where it is something else."""
         try:
+            best, sums = content["best"], content["sums"]
             return cls(
-                step=int(content["step"]),
-                epochs_closed=int(content["epochs_closed"]),
-                best=content["best"] and {name: float(value) for name, value in content["best"].items()},
-                sums=Sums(**content["sums"]),
+                step=_count(content["step"]),
+                epochs_closed=_count(content["epochs_closed"]),
+                best=None if best is None else {"step": _count(best["step"]), "nll": float(best["nll"])},
+                sums=Sums(
+                    steps=_count(sums["steps"]),
+                    loss=float(sums["loss"]),
+                    alpha=float(sums["alpha"]),
+                    alpha_steps=_count(sums["alpha_steps"]),
+                    accuracy=float(sums["accuracy"]),
+                ),
                 seconds=float(content["seconds"]),
                 scaler=dict(content["scaler"]),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the checkpoint's state is not that of a run ({error!r})") from None
+
+
+def _count(value: Any) -> int:
+    if int(value) != value or value < 0:
+        raise ValueError(f"{value!r} is no count")
+    return int(value)

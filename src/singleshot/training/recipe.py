@@ -39,11 +39,13 @@ class Recipe:
     beta: float = 0.1  # ci: strength of the pull toward uniform
     gamma: float = 0.1  # entropy_ci: strength of the pull toward high entropy
     epsilon: float = 0.1  # label_smoothing: share of the target that is uniform
-    last_share: float = 1.0  # use the loss in this last share of the steps only, plain cross-entropy before
-    start_from: str | None = None  # a trained run to take the weights from; the steps before the last share are skipped
+    last_share: float | None = None  # use the loss in this last share of the steps, cross-entropy before; None: in all
+    start_from: str | None = (
+        None  # a trained run whose weights to take; only the last share, 0.2 unless said, is run
+    )
 
     # Optimization: SGD, the learning rate falling in steps
-    epochs: int = 300  # times every training image is seen
+    epochs: int = 300  # passes over the training images; each leaves out what does not fill a batch
     batch_size: int = 64  # images per step, over all processes
     learning_rate: float = 0.1  # at the start
     milestones: tuple[float, ...] = (0.2, 0.4, 8 / 15, 2 / 3, 5 / 6)  # shares of the run after which the rate falls
@@ -64,7 +66,12 @@ class Recipe:
     def resolved(self) -> Recipe:
         """The recipe with nothing left open that decides the result, or an error that says which value is wrong."""
         several = 5 if self.loss == "vwci" else 1
-        recipe = replace(self, samples=several if self.samples is None else self.samples)
+        share = 1.0 if self.start_from is None else 0.2
+        recipe = replace(
+            self,
+            samples=several if self.samples is None else self.samples,
+            last_share=share if self.last_share is None else self.last_share,
+        )
         for demand, holds in _demands(recipe):
             if not holds:
                 field = demand.split()[0]
@@ -76,6 +83,13 @@ class Recipe:
     def passes(self) -> int:
         """Stochastic passes per step of the loss."""
         resolved = self.resolved().samples
+        assert resolved is not None
+        return resolved
+
+    @property
+    def share(self) -> float:
+        """The last share of the steps, in which the loss is used."""
+        resolved = self.resolved().last_share
         assert resolved is not None
         return resolved
 
@@ -104,7 +118,7 @@ def _demands(recipe: Recipe) -> list[tuple[str, bool]]:
         ("beta must be finite and at least 0", 0 <= recipe.beta < float("inf")),
         ("gamma must be finite and at least 0", 0 <= recipe.gamma < float("inf")),
         ("epsilon must lie in [0, 1]", 0 <= recipe.epsilon <= 1),
-        ("last_share must lie in (0, 1]", 0 < recipe.last_share <= 1),
+        ("last_share must lie in (0, 1]", 0 < (recipe.last_share or 0) <= 1),
         ("epochs must be at least 1", recipe.epochs >= 1),
         ("batch_size must be at least 1", recipe.batch_size >= 1),
         ("learning_rate must be finite and above 0", 0 < recipe.learning_rate < float("inf")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import reprlib
 import types
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -17,7 +17,7 @@ from singleshot.training.recipe import Recipe
 def read_recipe_values(path: Path) -> dict[str, Any]:
     """The values a YAML file sets, checked; a user's file need not set all."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _EachKeyOnce)
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such recipe file") from None
     except Exception as error:  # a damaged file can make the parser fail in any way
@@ -27,6 +27,17 @@ def read_recipe_values(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold lines such as `epochs: 30`, got a {type(content).__name__}")
     return {str(key): checked_value(str(key), value, source=str(path)) for key, value in content.items()}
+
+
+class _EachKeyOnce(yaml.SafeLoader):
+    """The safe loader, which would take the last of two values for one key without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = sorted({str(name) for name in names if names.count(name) > 1})
+        if twice:
+            raise yaml.YAMLError(f"{', '.join(twice)} is given more than once")
+        return super().construct_mapping(node, deep)
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -42,11 +53,6 @@ def recipe_text(recipe: Recipe) -> str:
     """The recipe as YAML, every field on a line."""
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(recipe).items()}
     return yaml.safe_dump(plain, sort_keys=False)
-
-
-def with_values(recipe: Recipe, values: dict[str, Any]) -> Recipe:
-    """The recipe with checked values in place of its own."""
-    return replace(recipe, **values)
 
 
 def checked_value(name: str, value: Any, *, source: str) -> Any:

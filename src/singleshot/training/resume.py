@@ -29,7 +29,8 @@ def restore(stepper: Stepper, last: Checkpoint | None, start: Progress) -> Progr
             if name in content["momenta"]:
                 state = stepper.optimizer.state[parameter]
                 state["momentum_buffer"] = processes.from_writer(momenta.get(name, torch.empty_like(parameter)))
-    stepper.scaler.load_state_dict(progress.scaler)
+    if progress.scaler:  # a run that has not begun has none
+        stepper.scaler.load_state_dict(progress.scaler)
     return progress
 
 

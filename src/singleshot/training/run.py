@@ -8,8 +8,9 @@ runs/a/checkpoints/      the last and the best
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +38,18 @@ class Facts:
     channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    images: tuple[int, int]  # in the training and the test part of the data set
     environment: dict[str, Any]
 
     @classmethod
     def of(cls, dataset: Dataset, environment: dict[str, Any]) -> Facts:
         """Of a network that is trained on this data set, here and now."""
-        return cls(dataset.class_names, dataset.channels, dataset.mean, dataset.std, environment)
+        images = len(dataset.train), len(dataset.test)
+        return cls(dataset.class_names, dataset.channels, dataset.mean, dataset.std, images, environment)
+
+    def without_place(self) -> Facts:
+        """What must be the same wherever and whenever the run goes on."""
+        return replace(self, environment={})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -58,6 +65,7 @@ class Facts:
             channels=int(content["channels"]),
             mean=tuple(float(value) for value in content["mean"]),
             std=tuple(float(value) for value in content["std"]),
+            images=(int(content["images"][0]), int(content["images"][1])),
             environment=dict(content["environment"]),
         )
         if not len(facts.mean) == len(facts.std) == facts.channels:
@@ -103,9 +111,20 @@ class Run:
         """What was saved."""
         return Checkpoints(self.folder / CHECKPOINTS)
 
+    def recipe_hash(self) -> str:
+        """What tells this run's checkpoints from another's."""
+        return hashlib.sha256(recipe_text(self.recipe).encode()).hexdigest()
+
+    def last_checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint; None before the first."""
+        last = self.checkpoints.last()
+        if last is not None and last.state.get("recipe") != self.recipe_hash():
+            raise ValueError(f"{last.folder} is of a run with another recipe than {self.folder / RECIPE}; remove it")
+        return last
+
     def checkpoint(self, which: str = "last") -> Checkpoint:
         """The ``last`` checkpoint, or the ``best`` on the validation images."""
-        last = self.checkpoints.last()
+        last = self.last_checkpoint()
         if last is None:
             raise ValueError(f"{self.folder} has no checkpoint yet; `singleshot train --resume {self.folder}` goes on")
         if which == "last":
@@ -126,6 +145,14 @@ class Run:
         model = self.new_model()
         self.checkpoint(which).load_weights(model)
         return model.eval()
+
+    def refuse_other_data(self, dataset: Dataset) -> None:
+        """The images must be those the run began with: their numbers, classes and pixel statistics tell."""
+        if Facts.of(dataset, {}) != self.facts.without_place():
+            raise ValueError(
+                f"{self.folder} goes with other data: the images or classes of {self.recipe.dataset} are not those "
+                "that it began with; bring them back, or start anew with another --output"
+            )
 
     def new_model(self) -> nn.Module:
         """The network of this run before training, with weights from torch's random state."""

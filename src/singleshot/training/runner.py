@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext
-from dataclasses import replace
+import json
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import torch
@@ -12,12 +12,15 @@ from torch import nn
 from singleshot.data import Dataset, load_dataset
 from singleshot.data.split import split_training
 from singleshot.environment import describe_environment
+from singleshot.errors import StoppedError
 from singleshot.files import FolderNotUsableError, exclusive
+from singleshot.training.checkpoint import Checkpoint
 from singleshot.training.loop import Loop
-from singleshot.training.metrics_log import MetricsLog
-from singleshot.training.processes import Processes, process_group
+from singleshot.training.metrics_log import MetricsLog, require_tensorboard
+from singleshot.training.processes import Processes, ProcessLostError, process_group
 from singleshot.training.progress import Progress
 from singleshot.training.recipe import Recipe
+from singleshot.training.recipe_file import recipe_text
 from singleshot.training.resume import restore
 from singleshot.training.run import METRICS, Facts, Run, recipe_differences
 from singleshot.training.schedule import Schedule, derived_seed
@@ -50,21 +53,24 @@ def train(
         watcher: hears of every step and evaluation.
     """
     recipe, folder = recipe.resolved(), Path(output)
+    if tensorboard:
+        require_tensorboard()
     processes = Processes.from_environment(recipe.device)
+    if processes.count == 1:
+        _refuse_another_run(folder, recipe)  # before the images are looked at, which may take long
     cuda = [processes.device] if processes.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
-        # Whatever can be wrong with the recipe shows before anything is written.
-        _refuse_another_run(folder, recipe, processes)
+    cudnn = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
+    with torch.random.fork_rng(devices=cuda), cudnn:
         dataset = load_dataset(
             recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=skip_unreadable
         )
         run = Run(folder, recipe, Facts.of(dataset, describe_environment()))
         torch.manual_seed(derived_seed(recipe.seed, "weights"))
-        model = run.new_model()
+        model = run.new_model()  # whatever can be wrong with a recipe has shown by now, and nothing was written
         try:
-            with exclusive(folder) if processes.is_writer else nullcontext(), process_group(processes):
-                _refuse_another_run(folder, recipe, processes)  # it may have been started in the meantime
-                _refuse_other_data(run, processes)
+            with ExitStack() as stack:
+                stack.enter_context(process_group(processes))
+                processes.done_by_writer(lambda: _hold(stack, run, dataset))
                 loop = _prepared(
                     run,
                     dataset,
@@ -74,15 +80,26 @@ def train(
                     checkpoint_seconds=checkpoint_seconds,
                     tensorboard=tensorboard,
                 )
-                with closing(loop):
-                    loop.go()
+                stack.enter_context(closing(loop))
+                loop.go()
                 return run
         except FolderNotUsableError as error:
-            raise ValueError(f"--output {folder} {error}; choose another folder") from None
+            reason: Exception = ValueError(f"--output {folder} {error}; choose another folder")
+        except ProcessLostError as error:
+            reason = StoppedError(f"before the first step, another process of this run is gone ({error})")
+    raise reason
 
 
-def _refuse_another_run(folder: Path, recipe: Recipe, processes: Processes) -> None:
-    if not processes.is_writer or not Run.is_there(folder):
+def _hold(stack: ExitStack, run: Run, dataset: Dataset) -> None:
+    """Take the folder, as the only process that writes there, unless it holds something else."""
+    stack.enter_context(exclusive(run.folder))
+    _refuse_another_run(run.folder, run.recipe)
+    if Run.is_there(run.folder):
+        Run.open(run.folder).refuse_other_data(dataset)
+
+
+def _refuse_another_run(folder: Path, recipe: Recipe) -> None:
+    if not Run.is_there(folder):
         return
     differences = recipe_differences(Run.open(folder).recipe, recipe)
     if differences:
@@ -92,16 +109,11 @@ def _refuse_another_run(folder: Path, recipe: Recipe, processes: Processes) -> N
         )
 
 
-def _refuse_other_data(run: Run, processes: Processes) -> None:
-    """The images must be those the run began with: names and pixel statistics tell."""
-    if not processes.is_writer or not Run.is_there(run.folder):
-        return
-    began_with = Run.open(run.folder).facts
-    if replace(began_with, environment={}) != replace(run.facts, environment={}):
-        raise ValueError(
-            f"{run.folder} cannot be continued: the images or classes of {run.recipe.dataset} are not those that it "
-            "began with; bring them back, or start anew with another --output"
-        )
+def _refuse_to_differ(run: Run, processes: Processes) -> None:
+    """Every process must have the recipe and the images of the first, or all of them end here."""
+    mine = recipe_text(run.recipe) + json.dumps(run.facts.without_place().to_dict())
+    if processes.any_of_us(processes.text_from_writer(mine) != mine):
+        raise ValueError("the processes were not given the same recipe and the same images; check flags and data roots")
 
 
 def _prepared(
@@ -119,25 +131,15 @@ def _prepared(
     positions = split_training(dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images)
     schedule = Schedule(recipe, len(positions[0]))
     processes.share_of(schedule.batch)  # or an error, before anything is written
-    progress = Progress(step=schedule.first_step, epochs_closed=schedule.first_step // schedule.steps_per_epoch)
+    _refuse_to_differ(run, processes)
+    start = Progress(step=schedule.first_step, epochs_closed=schedule.first_step // schedule.steps_per_epoch)
     # The writer alone reads files; the others get the weights when they are wrapped, and the rest after that.
-    last = run.checkpoints.last() if processes.is_writer else None
-    if last is not None:
-        last.load_weights(model)
-    elif recipe.start_from is not None and processes.is_writer:
-        Run.open(recipe.start_from).checkpoint().load_weights(model)
+    last = processes.done_by_writer(lambda: _loaded(run, model))
     stepper = Stepper(model, recipe, processes)
-    progress = restore(stepper, last, progress)
-    log = None
-    if processes.is_writer:
-        if not Run.is_there(run.folder):
-            run.create()
-        log = MetricsLog(
-            run.folder / METRICS,
-            from_step=progress.step,
-            epochs_closed=progress.epochs_closed,
-            tensorboard=run.folder / "tensorboard" if tensorboard else None,
-        )
+    progress = restore(stepper, last, start)
+    if not start.step <= progress.step <= schedule.steps:
+        raise ValueError(f"{run.folder} has a checkpoint of step {progress.step}, but only {schedule.steps} steps")
+    log = processes.done_by_writer(lambda: _opened_log(run, progress, tensorboard))
     return Loop(
         run,
         dataset,
@@ -148,4 +150,25 @@ def _prepared(
         watcher=watcher,
         checkpoint_seconds=checkpoint_seconds,
         already_saved=last is not None,
+    )
+
+
+def _loaded(run: Run, model: nn.Module) -> Checkpoint | None:
+    """Put the weights a run goes on from into the model: of its last checkpoint, or of the run it starts from."""
+    last = run.last_checkpoint()
+    if last is not None:
+        last.load_weights(model)
+    elif run.recipe.start_from is not None:
+        Run.open(run.recipe.start_from).checkpoint().load_weights(model)
+    return last
+
+
+def _opened_log(run: Run, progress: Progress, tensorboard: bool) -> MetricsLog:
+    if not Run.is_there(run.folder):
+        run.create()
+    return MetricsLog(
+        run.folder / METRICS,
+        from_step=progress.step,
+        epochs_closed=progress.epochs_closed,
+        tensorboard=run.folder / "tensorboard" if tensorboard else None,
     )

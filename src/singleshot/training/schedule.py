@@ -33,7 +33,7 @@ class Schedule:
     @property
     def loss_begins(self) -> int:
         """The step from which on the recipe's loss is used; plain cross-entropy before it."""
-        return self.steps - max(1, round(self.recipe.last_share * self.steps))
+        return self.steps - max(1, int(self.recipe.share * self.steps))
 
     @property
     def first_step(self) -> int:

@@ -14,6 +14,7 @@ class Evaluation:
     """What unseen images said after an epoch."""
 
     epoch: int
+    means: dict[str, float | None]  # loss, alpha and train_accuracy over the steps of the epoch
     split: str  # "validation", or "test" where no images are held out
     result: CalibrationResult
     is_best: bool
