@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import brentq
 from torch import Tensor
 
@@ -82,3 +85,38 @@ def test_bad_input_is_named(logits: Tensor, labels: Tensor, message: str) -> Non
 def test_a_temperature_is_a_positive_number(temperature: float) -> None:
     with pytest.raises(ValueError, match="finite number above 0"):
         ss.TemperatureScaling(temperature)
+
+
+@pytest.mark.parametrize("chunk", [1, 64, 4096])
+def test_chunks_and_samples_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, labels = calibrated(2000, 8, 3.0)
+    expected = oracle_temperature(logits.numpy(), labels.numpy(), 3.0)
+    monkeypatch.setattr("singleshot.posthoc.inverse_temperature.CHUNK", chunk)
+    monkeypatch.setattr("singleshot.posthoc.inverse_temperature.LARGE", 1000)  # 16,000 numbers, then 1,000, then 64
+    assert ss.TemperatureScaling.fit(logits, labels).temperature == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_sample_without_an_optimum_misleads_no_one(label: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row in 16 is all right or all wrong; the whole set is neither."""
+    monkeypatch.setattr("singleshot.posthoc.inverse_temperature.LARGE", 1)
+    logits = torch.tensor([[3.0, 0.0]], dtype=torch.float64).repeat(64, 1)
+    labels = (torch.arange(64) % 4 == 1).long()
+    labels[::16] = label
+    right = 1 - float(labels.double().mean())
+    expected = 3 / np.log(right / (1 - right))
+    assert ss.TemperatureScaling.fit(logits, labels).temperature == pytest.approx(expected, rel=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 20), st.integers(2, 5), st.integers(0, 10_000), st.sampled_from([1e-8, 1.0, 1e8]))
+def test_the_fit_is_never_worse_than_no_fit(examples: int, classes: int, seed: int, scale: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(examples, classes, dtype=torch.float64, generator=generator) * scale
+    labels = torch.randint(0, classes, (examples,), generator=generator)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scaled = ss.TemperatureScaling.fit(logits, labels)(logits)
+    assert torch.equal(scaled.argmax(1), logits.argmax(1))
+    before, after = (float(torch.nn.functional.cross_entropy(z, labels)) for z in (logits, scaled))
+    assert after <= before * (1 + 1e-12) + (1e-3 if caught else 0)  # a bound is nearly as good as going on for ever

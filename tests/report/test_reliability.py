@@ -5,6 +5,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 import torch
+from scipy import stats
 
 import singleshot as ss
 
@@ -23,19 +24,45 @@ def result() -> ss.CalibrationResult:
 
 
 def test_bars_are_the_bins_and_empty_bins_have_none(result: ss.CalibrationResult, tmp_path: Path) -> None:
-    ax = ss.reliability_diagram(result, title="a net")
-    accuracy, gap, shares = ax.containers
+    ax = ss.reliability_diagram(result, title="a net", level=None)
+    accuracy, gap, counts = ax.containers
     assert [bar.get_x() for bar in accuracy] == pytest.approx([0.6, 0.9])
     assert [bar.get_height() for bar in accuracy] == pytest.approx([1.0, 0.5])
     assert [bar.get_height() for bar in gap] == pytest.approx([0.65 - 1.0, 0.95 - 0.5])
     assert [bar.get_y() for bar in gap] == pytest.approx([1.0, 0.5])  # from the accuracy to the confidence
-    heights = [bar.get_height() for bar in shares]
+    heights = [bar.get_height() for bar in counts]
     assert len(heights) == 10
     assert heights[9] == pytest.approx(2 * heights[6])
     assert sum(height > 0 for height in heights) == 2
     assert ax.get_title() == "a net"
-    assert any(f"ECE {result.ece:.3f}" in text.get_text() for text in ax.texts)
+    texts = [text.get_text() for text in ax.texts]
+    assert any(f"ECE {result.ece:.3f}" in text for text in texts)
+    assert "3 examples, at most 2 in a bin" in texts
     ax.figure.savefig(tmp_path / "diagram.png")  # type: ignore[union-attr]
+    plt.close("all")
+
+
+@pytest.mark.parametrize("level", [0.95, 0.5])
+def test_intervals_are_those_of_wilson_in_the_middle_of_each_filled_bin(
+    result: ss.CalibrationResult, level: float
+) -> None:
+    ax = ss.reliability_diagram(result, level=level)
+    (intervals,) = (container for container in ax.containers if isinstance(container, mpl.container.ErrorbarContainer))
+    (lines,) = intervals.lines[2]
+    drawn = [segment.ravel().tolist() for segment in lines.get_segments()]
+    for (x0, low, x1, high), middle, (right, count) in zip(drawn, (0.65, 0.95), ((1, 1), (1, 2)), strict=True):
+        wanted = stats.binomtest(right, count).proportion_ci(level, method="wilson")
+        assert (x0, x1) == pytest.approx((middle, middle))
+        assert (low, high) == pytest.approx((wanted.low, wanted.high))
+    plt.close("all")
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_all_right_and_all_wrong_are_drawn(label: int) -> None:
+    calibration = ss.Calibration(bins=20)
+    calibration.update(logits=torch.tensor([[9.0, 0.0]] * 33), labels=torch.full((33,), label))
+    ax = ss.reliability_diagram(calibration.compute())
+    assert [bar.get_height() for bar in ax.containers[0]] == [1.0 - label]
     plt.close("all")
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from singleshot.training.checkpoint import OPTIMIZER, STATE, WEIGHTS, CheckpointError, Checkpoints
+from singleshot.training.checkpoint import OPTIMIZER, STATE, WEIGHTS, Checkpoint, CheckpointError, Checkpoints
 
 
 def network(width: int = 4) -> nn.Module:
@@ -33,6 +33,12 @@ def save(folder: Path, step: int = 1, keep: int | None = None, **state: Any) -> 
     model, optimizer = trained(steps=step + 1)
     Checkpoints(folder).save(model, optimizer, {"step": step, **state}, keep=keep)
     return model, optimizer
+
+
+def load_all(checkpoint: Checkpoint) -> None:
+    model = network()
+    checkpoint.load_weights(model)
+    checkpoint.load_optimizer(model, torch.optim.SGD(model.parameters()))
 
 
 def names(folder: Path) -> list[str]:
@@ -118,9 +124,7 @@ def test_a_damaged_file_is_named(name: str, harm: Any, message: str, tmp_path: P
     last = Checkpoints(tmp_path).last()
     assert last is not None
     with pytest.raises(CheckpointError, match=message) as caught:
-        last.load_weights(network()) if name == WEIGHTS else last.load_optimizer(
-            network(), torch.optim.SGD([nn.Parameter()])
-        )
+        load_all(last)
     assert str(file) in str(caught.value)
     assert f"remove {file.parent} to go on from the checkpoint before it" in str(caught.value)
 

@@ -16,8 +16,10 @@ from tyro.conf import FlagCreatePairsOff, configure
 from tyro.extras import SubcommandApp
 
 from singleshot import __version__
+from singleshot.cli.calibrate import calibrate
 from singleshot.cli.data import data_app
 from singleshot.cli.evaluate import evaluate
+from singleshot.cli.export import export
 from singleshot.cli.predict import predict
 from singleshot.cli.quickstart import quickstart
 from singleshot.cli.train import train_command
@@ -35,8 +37,10 @@ def commands(args: Sequence[str]) -> SubcommandApp:
             one_flag(quickstart),
         ),
         ("Train a network whose softmax score is a confidence; stop and resume at will.", training),
-        ("Measure accuracy and calibration of a trained run.", one_flag(evaluate)),
+        ("Measure accuracy and calibration of files of predictions, or of trained runs.", one_flag(evaluate)),
+        ("Fix the confidence of predictions: learn on one file, apply to another.", one_flag(calibrate)),
         ("Classify images with a trained run, abstaining where it is not sure enough.", one_flag(predict)),
+        ("Write the classifier of a trained run as an ONNX or torch.export file.", one_flag(export)),
     ]
     for summary, command in listed:
         # In the list of all commands a line for each; a command's own help is its whole docstring.

@@ -160,10 +160,11 @@ def fetch(name: Name, data_root: DataRoot = None) -> None:
         name: a data set of `singleshot data list`.
         data_root: the folder of all data sets. By default $SINGLESHOT_DATA, then the user's cache.
     """
-    from singleshot.cli.progress import bars, say
+    from singleshot.cli.progress import bars
     from singleshot.data.fetch import fetch_dataset
+    from singleshot.data.progress import tell
 
     with bars() as shown:
         checked = shown.images("checking")
-        result = fetch_dataset(name, data_root, say=say, on_download=shown.bytes, on_check=checked)
+        result = fetch_dataset(name, data_root, say=tell, on_download=shown.bytes, on_check=checked)
     print(f"{name} is in {result.folder}")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from singleshot.data.progress import tell
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 Advance = Callable[[int, "int | None"], None]
 """Called with how much is done, of how much. Where that is not known nothing is shown: it takes a moment only."""
-
-
-def say(message: str) -> None:
-    """A line on standard error, where it is in nobody's way."""
-    print(message, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -66,6 +62,6 @@ class Bars:
                 return
             before, tenths = tenths, done * 10 // total
             if tenths > before:
-                say(f"{what}: {amount(done, total)}")
+                tell(f"{what}: {amount(done, total)}")
 
         return advance

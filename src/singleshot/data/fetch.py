@@ -10,6 +10,7 @@ from singleshot.data import locations
 from singleshot.data.archive import extract
 from singleshot.data.check import Advance, CheckResult, check_dataset
 from singleshot.data.download import Progress, download
+from singleshot.data.integrity import file_fault
 from singleshot.data.publication import Download, Publication
 from singleshot.data.publishers import publication
 from singleshot.data.transfer import DownloadError
@@ -75,6 +76,9 @@ def _fetch_archives(published: Publication, root: Path, say: Say, on_download: W
     for wanted in published.downloads:
         archive = root / wanted.name
         was_there = archive.exists()
+        if was_there and (fault := file_fault(archive, wanted.size, wanted.checksum)):
+            say(f"{archive.name} is damaged ({fault}); kept as {_move_aside(archive)}")
+            was_there = False
         _download(published, wanted, archive, say, on_download)
         for litter in root.glob(f".{archive.name}.*"):  # of a process that was killed; this one holds the data set
             if litter.is_dir():

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from singleshot.training.progress import Sums
+from singleshot.training.run_state import Sums
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import StepResult
 from singleshot.training.watcher import Evaluation, Watcher

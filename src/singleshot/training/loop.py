@@ -20,8 +20,8 @@ from singleshot.training.interrupts import Interrupts
 from singleshot.training.metrics_log import MetricsLog
 from singleshot.training.objective import PLAIN, objective_of
 from singleshot.training.processes import ProcessLostError
-from singleshot.training.progress import Progress, Sums
 from singleshot.training.run import Run
+from singleshot.training.run_state import RunState, Sums
 from singleshot.training.schedule import Schedule, derived_seed
 from singleshot.training.step import DivergedError, Stepper
 from singleshot.training.watcher import Evaluation, Watcher
@@ -38,7 +38,7 @@ class Loop:
         dataset: Dataset,
         positions: tuple[Tensor, Tensor],
         stepper: Stepper,
-        progress: Progress,
+        progress: RunState,
         *,
         log: MetricsLog | None,
         watcher: Watcher,

@@ -40,9 +40,7 @@ class Recipe:
     gamma: float = 0.1  # entropy_ci: strength of the pull toward high entropy
     epsilon: float = 0.1  # label_smoothing: share of the target that is uniform
     last_share: float | None = None  # use the loss in this last share of the steps, cross-entropy before; None: in all
-    start_from: str | None = (
-        None  # a trained run whose weights to take; only the last share, 0.2 unless said, is run
-    )
+    start_from: str | None = None  # a trained run whose weights to take; only the last share, 0.2 unless said, is run
 
     # Optimization: SGD, the learning rate falling in steps
     epochs: int = 300  # passes over the training images; each leaves out what does not fill a batch

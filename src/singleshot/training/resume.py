@@ -7,11 +7,11 @@ import json
 import torch
 
 from singleshot.training.checkpoint import Checkpoint
-from singleshot.training.progress import Progress
+from singleshot.training.run_state import RunState
 from singleshot.training.step import Stepper
 
 
-def restore(stepper: Stepper, last: Checkpoint | None, start: Progress) -> Progress:
+def restore(stepper: Stepper, last: Checkpoint | None, start: RunState) -> RunState:
     """The progress of the last checkpoint, its optimizer state put back; ``start`` where there is none.
 
     Only the writer's ``last`` is asked for: the other machines need not see its files.
@@ -19,11 +19,11 @@ def restore(stepper: Stepper, last: Checkpoint | None, start: Progress) -> Progr
     progress = start
     if last is not None:
         last.load_optimizer(stepper.model, stepper.optimizer)
-        progress = Progress.from_dict(last.state)
+        progress = RunState.from_dict(last.state)
     processes, momenta = stepper.processes, _momenta(stepper)
     told = processes.text_from_writer(json.dumps({**progress.to_dict(), "momenta": sorted(momenta)}))
     content = json.loads(told)
-    progress = Progress.from_dict(content)
+    progress = RunState.from_dict(content)
     if processes.count > 1:
         for name, parameter in stepper.model.named_parameters():
             if name in content["momenta"]:

@@ -18,11 +18,11 @@ from singleshot.training.checkpoint import Checkpoint
 from singleshot.training.loop import Loop
 from singleshot.training.metrics_log import MetricsLog, require_tensorboard
 from singleshot.training.processes import Processes, ProcessLostError, process_group
-from singleshot.training.progress import Progress
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import recipe_text
 from singleshot.training.resume import restore
 from singleshot.training.run import METRICS, Facts, Run, recipe_differences
+from singleshot.training.run_state import RunState
 from singleshot.training.schedule import Schedule, derived_seed
 from singleshot.training.step import Stepper
 from singleshot.training.watcher import Watcher
@@ -132,7 +132,7 @@ def _prepared(
     schedule = Schedule(recipe, len(positions[0]))
     processes.share_of(schedule.batch)  # or an error, before anything is written
     _refuse_to_differ(run, processes)
-    start = Progress(step=schedule.first_step, epochs_closed=schedule.first_step // schedule.steps_per_epoch)
+    start = RunState(step=schedule.first_step, epochs_closed=schedule.first_step // schedule.steps_per_epoch)
     # The writer alone reads files; the others get the weights when they are wrapped, and the rest after that.
     last = processes.done_by_writer(lambda: _loaded(run, model))
     stepper = Stepper(model, recipe, processes)
@@ -163,7 +163,7 @@ def _loaded(run: Run, model: nn.Module) -> Checkpoint | None:
     return last
 
 
-def _opened_log(run: Run, progress: Progress, tensorboard: bool) -> MetricsLog:
+def _opened_log(run: Run, progress: RunState, tensorboard: bool) -> MetricsLog:
     if not Run.is_there(run.folder):
         run.create()
     return MetricsLog(

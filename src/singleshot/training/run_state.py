@@ -35,7 +35,7 @@ class Sums:
 
 
 @dataclass
-class Progress:
+class RunState:
     """All that a run must remember. No random state is among it: each step's follows from the seed and the step."""
 
     step: int = 0  # steps done
@@ -50,7 +50,7 @@ class Progress:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Progress:
+    def from_dict(cls, content: dict[str, Any]) -> RunState:
         """What `to_dict` gave; a ValueError where it is something else."""
         try:
             best, sums = content["best"], content["sums"]

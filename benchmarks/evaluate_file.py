@@ -1,0 +1,133 @@
+"""Evaluating 10 million predictions in a file against merely reading the file: memory, and time in one run.
+
+    make bench          or          OMP_NUM_THREADS=1 python benchmarks/evaluate_file.py [--rounds 3] [--rows 10000000]
+
+Each job runs in a process of its own; its time is that of the work without the imports, and its peak memory is the
+resident set of the whole process, imports included (Linux only). "Only reading" takes every byte in blocks of 2 MB,
+from the page cache once the files are there: faster than any disk.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+ROWS, CLASSES, BLOCK = 10_000_000, 10, 2**16
+READ, EVALUATE, WITH_EXAMPLES = "only reading", "evaluate", "evaluate, 20 replicates"
+FILES = {"npy": "logits.npy", "npz": "predictions.npz"}
+
+
+def make_files(folder: Path, rows: int) -> None:
+    """The same predictions as a pair of .npy files and as an .npz file, made in blocks."""
+    from singleshot.data.npy import NpyWriter
+    from singleshot.predictions import read_predictions, write_predictions
+
+    random = np.random.default_rng(0)
+    scores_type, labels_type = np.dtype(np.float32), np.dtype(np.int64)
+    with (
+        NpyWriter(folder / FILES["npy"], scores_type, (CLASSES,)) as logits,
+        NpyWriter(folder / "labels.npy", labels_type, ()) as labels,
+    ):
+        for first in range(0, rows, BLOCK):
+            count = min(BLOCK, rows - first)
+            target = random.integers(0, CLASSES, count)
+            scores = random.normal(size=(count, CLASSES)).astype(np.float32) * 2
+            scores[np.arange(count), target] += 3
+            logits.append(scores)
+            labels.append(target)
+    pair = read_predictions(folder / FILES["npy"], labels=str(folder / "labels.npy"))
+    write_predictions(folder / FILES["npz"], ((chunk.scores, chunk.labels) for chunk in pair.chunks()))
+
+
+def read_only(folder: Path, file: str) -> float:
+    """Every byte once, in blocks of a few megabytes."""
+    names = [FILES["npy"], "labels.npy"] if file == "npy" else [FILES["npz"]]
+    total = 0
+    buffer = bytearray(2**21)
+    for name in names:
+        with (folder / name).open("rb", buffering=0) as opened:
+            while got := opened.readinto(buffer):
+                total += got
+    return float(total)
+
+
+def evaluate(folder: Path, file: str, replicates: int = 0) -> float:
+    """What ``singleshot evaluate FILE --replicates ...`` does."""
+    from singleshot.predictions import read_predictions
+    from singleshot.predictions.evaluation import evaluate_predictions
+
+    told = {"labels": str(folder / "labels.npy")} if file == "npy" else {}
+    predictions = read_predictions(folder / FILES[file], labels=told.get("labels"))
+    return evaluate_predictions(predictions, replicates=replicates).result.ece
+
+
+JOBS: dict[str, Callable[[Path, str], float]] = {
+    READ: read_only,
+    EVALUATE: evaluate,
+    WITH_EXAMPLES: lambda folder, file: evaluate(folder, file, replicates=20),
+}
+
+
+def run_job(job: str, folder: Path, file: str) -> None:
+    import torch
+
+    import singleshot.predictions.evaluation  # noqa: F401
+
+    torch.set_num_threads(1)
+    started = time.perf_counter()
+    value = JOBS[job](folder, file)
+    print(json.dumps({"seconds": time.perf_counter() - started, "peak_mb": peak_mb(), "value": value}))
+
+
+def peak_mb() -> float:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def measured(job: str, folder: Path, file: str) -> dict[str, float]:
+    script = [sys.executable, __file__, "--job", job, "--folder", str(folder), "--file", file]
+    found: dict[str, float] = json.loads(subprocess.run(script, capture_output=True, text=True, check=True).stdout)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--intervals", action="store_true", help="also with 20 bootstrap replicates: minutes")
+    parser.add_argument("--job", choices=list(JOBS), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--file", choices=list(FILES), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.job:
+        run_job(args.job, args.folder, args.file)
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_files(folder, args.rows)
+        jobs = list(JOBS) if args.intervals else [READ, EVALUATE]
+        for file in FILES:
+            rounds = [{job: measured(job, folder, file) for job in jobs} for _ in range(args.rounds)]
+            print(f"\n.{file}, {args.rows:,} x {CLASSES} float32 logits, median of {args.rounds}")
+            reading = median(one[READ]["seconds"] for one in rounds)
+            for job in jobs:
+                seconds = median(one[job]["seconds"] for one in rounds)
+                peak = max(one[job]["peak_mb"] for one in rounds)
+                print(f"  {job:<28} {seconds:7.2f} s   {seconds / reading:7.1f} x reading   {peak:6.0f} MB at most")
+
+
+if __name__ == "__main__":
+    main()

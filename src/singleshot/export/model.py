@@ -1,0 +1,163 @@
+"""A classifier to a file that other programs run, checked against the classifier before the file is kept."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from singleshot.checks import check_choice
+from singleshot.environment import describe_environment
+from singleshot.export.facts import FORMAT, require_packages
+from singleshot.export.onnx_file import INPUT, PACKAGES, read_onnx, write_onnx
+from singleshot.export.parity import Outputs, check_parity, probes
+from singleshot.export.program import Classifier, check_classifier, trace
+from singleshot.export.torch_file import read_program, write_program
+from singleshot.files import write_atomically
+
+Writer = Callable[[torch.export.ExportedProgram, Path, dict[str, Any]], None]
+Reader = Callable[[Path], Callable[[Tensor], Outputs]]
+
+FORMATS: dict[str, tuple[str, Writer, Reader]] = {
+    "onnx": (".onnx", write_onnx, read_onnx),
+    "torch-export": (".pt2", write_program, read_program),
+}
+"""How each format's files end, are written and are run."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written, what it says of itself, and how far it is from the model it was made of."""
+
+    path: Path
+    facts: dict[str, Any]
+    largest_difference: float  # of logits and probabilities, relative to the largest logit where that is above 1
+
+
+def export_model(
+    model: nn.Module,
+    path: Path | str,
+    *,
+    example: Tensor,
+    format: str = "onnx",
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    class_names: Sequence[str] | None = None,
+    temperature: float | None = None,
+    about: dict[str, Any] | None = None,
+) -> Exported:
+    """Write a classifier as one file: inputs to ``logits`` and ``probs``, for any batch size, in float32.
+
+    Dropout and stochastic depth are as in evaluation, and nothing random is left. The file is run on random inputs and
+    kept only if it agrees with the model to 1e-5. The model itself is not changed.
+
+    A ``.pt2`` file is read with ``torch.export.load``; read only those that you trust. `read_facts` tells what a file
+    is without running anything in it.
+
+    Args:
+        model: an ``nn.Module`` that maps inputs to logits (N, C).
+        path: the file to write: ``.onnx``, or ``.pt2`` for torch-export.
+        example: inputs (N, ...) of the shape and dtype the file will take; the number of rows will be free.
+        format: ``onnx`` or ``torch-export``.
+        mean: of each channel of pixels in [0, 1]. With mean and std the file takes pixels (N, channels, H, W) in
+            [0, 255], uint8 or float as the example is, and normalizes them itself: (x / 255 − mean) / std. Without
+            them it takes what the model takes.
+        std: of each channel; 0, of a channel that never changes, counts as 1.
+        class_names: one per output, to be kept in the file.
+        temperature: what the logits are divided by. It is put into weights and bias of the last layer where that is
+            linear, and is a division at the end elsewhere.
+        about: more facts to keep in the file, as JSON values.
+
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = export_model(model, f"{folder}/a.pt2", example=torch.zeros(1, 1, 8, 8), format="torch-export",
+    ...                         class_names=["cat", "dog"], temperature=2.0)
+    >>> done.facts["class_names"], done.facts["temperature"], done.facts["temperature_folded"]
+    (['cat', 'dog'], 2.0, True)
+    """
+    path = Path(path)
+    _check_path(path, format)
+    _check_example(example, mean, std)
+    if temperature is not None and not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be a finite number above 0, got {temperature}")
+    if format == "onnx":
+        require_packages(*PACKAGES)
+    example = example.detach().cpu()
+    inputs = probes(example, pixels=mean is not None)
+    classifier = Classifier(model, mean=mean, std=std, temperature=temperature)
+    classes = check_classifier(classifier, inputs)
+    if class_names is not None and len(class_names) != classes:
+        raise ValueError(f"class_names must name the model's {classes} classes, got {len(class_names)} names")
+    # Two rows: a batch of one would be taken for a constant. Pixels are 0, so that no image of the caller's is stored.
+    program = trace(classifier, torch.zeros_like(inputs[:2]) if mean is not None else inputs[:2])
+    facts = {
+        **(about or {}),
+        "format": FORMAT,
+        "class_names": None if class_names is None else [str(name) for name in class_names],
+        "classes": classes,
+        "input": _described(example, mean is not None),
+        "outputs": {"logits": "unnormalised, divided by the temperature", "probs": "softmax of the logits"},
+        "mean": None if mean is None else [float(value) for value in mean],
+        "std": None if std is None else [float(value) for value in std],
+        "temperature": None if temperature is None else float(temperature),
+        "temperature_folded": program.temperature_folded,
+        "versions": {name: describe_environment()[name] for name in ("singleshot", "torch")},
+    }
+    difference = math.nan
+    _, write, read = FORMATS[format]
+
+    def write_and_check(temporary: Path) -> None:
+        nonlocal difference
+        write(program.exported, temporary, facts)
+        difference = check_parity(classifier, read(temporary), inputs)
+
+    write_atomically(path, write_and_check)
+    return Exported(path, facts, difference)
+
+
+def _described(example: Tensor, pixels: bool) -> dict[str, Any]:
+    values = "pixels from 0 to 255; normalized inside" if pixels else "as the model takes them"
+    shape = ["batch", *example.shape[1:]]
+    return {"name": INPUT, "shape": shape, "dtype": str(example.dtype).removeprefix("torch."), "values": values}
+
+
+def _check_path(path: Path, format: str) -> None:
+    """Refuse, before any work, what could not be written in the end."""
+    check_choice("format", format, tuple(FORMATS))
+    suffix = FORMATS[format][0]
+    if path.suffix != suffix:
+        raise ValueError(f"a file of format {format!r} ends in {suffix}, got {path}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name a file to write")
+    folder = path.absolute().parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written to ({error.strerror}: {folder})") from None
+
+
+def _check_example(example: Tensor, mean: Sequence[float] | None, std: Sequence[float] | None) -> None:
+    if not isinstance(example, Tensor) or example.ndim < 2 or 0 in example.shape:
+        found = tuple(example.shape) if isinstance(example, Tensor) else type(example).__name__
+        raise ValueError(
+            f"example must be a tensor (N, ...) with at least one row, such as (1, 3, 32, 32), got {found}"
+        )
+    if (mean is None) != (std is None):
+        raise ValueError("mean and std belong together: give both, or neither")
+    if mean is None or std is None:
+        return
+    if example.ndim != 4 or not len(mean) == len(std) == example.shape[1]:
+        raise ValueError(
+            f"mean and std must have a value for each channel of images (N, channels, H, W), got {len(mean)} and "
+            f"{len(std)} for an example of shape {tuple(example.shape)}"
+        )
+    if not all(math.isfinite(value) for value in mean) or not all(0 <= value < math.inf for value in std):
+        raise ValueError(f"mean must be finite and std not negative, got mean {list(mean)} and std {list(std)}")

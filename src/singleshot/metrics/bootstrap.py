@@ -1,0 +1,109 @@
+"""How far chance may have moved each metric: bootstrap intervals, by exact resampling of the examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singleshot.checks import check_size
+from singleshot.metrics.estimates import METRICS, PUSHED_UP_BY_CHANCE, Estimator
+from singleshot.metrics.examples import Examples
+from singleshot.metrics.resampling import ResampleSums, draw_counts, resample, sort_examples, stack, whole
+from singleshot.metrics.wilson import check_level, wilson_interval
+
+Array = NDArray[np.float64]
+BLOCK = 250
+"""Resamples whose cells are held at a time: some 50 MB."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate, the interval that holds the true value with the level asked for, and the standard error."""
+
+    estimate: float
+    low: float
+    high: float
+    standard_error: float
+
+
+def bootstrap(
+    examples: Examples, *, replicates: int = 1000, level: float = 0.95, seed: int = 0, bins: int = 20
+) -> dict[str, Interval]:
+    """Every metric with its interval, from resamples of the examples.
+
+    Chance pushes calibration errors up, and resampling does so once more: the usual percentiles of an ECE lie far too
+    high. Here the intervals of ``ece``, ``debiased_ece``, ``adaptive_ece`` and ``smooth_ece`` lie around the debiased
+    error, with the reflected distances of the debiased resamples; they start at 0 exactly if perfect calibration would
+    give so large an error in more than 1 − level of imagined worlds. They are about the error without chance, so a
+    plain ECE may lie above its own interval: that is its bias. Means (``nll``, ``brier``, ``mean_confidence``) and
+    ``aurc`` have percentile intervals, and ``accuracy`` Wilson's, which is honest where all are right.
+
+    Simulated (benchmarks/interval_coverage.py), 95 % intervals hold the truth in 93–97 % of data sets of 2,000 for all
+    of these. That of ``rmsce`` is wider than it need be near perfect calibration, and nothing is promised for ``mce``,
+    which the smallest bin decides. A mean with an infinite NLL among its examples has no interval: NaN.
+
+    The time is about 8 ns per example and replicate; the same seed gives the same intervals.
+
+    >>> import torch
+    >>> probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8]])
+    >>> intervals = bootstrap(Examples.of(probs=probs, labels=torch.tensor([0, 1, 1, 1])), replicates=200)
+    >>> found = intervals["accuracy"]
+    >>> found.estimate, round(found.low, 2), round(found.high, 2)
+    (0.75, 0.3, 0.95)
+    """
+    check_size("replicates", replicates, least=2)
+    check_level(level)
+    table = sort_examples(examples, check_size("bins", bins, least=1))
+    own = whole(table)
+    estimator = Estimator.of(table, own)
+    draws = draw_counts(len(examples), replicates, seed)
+    resampled = unbiased_metrics(estimator, (resample(table, counts) for counts in draws))
+    imagined = estimator.if_calibrated(own, replicates, np.random.default_rng([seed, 1]))
+    plain = {name: float(value) for name, value in estimator.metrics(own).items()}
+    centres = estimator.centres(own, resampled)
+    found = {}
+    for name in METRICS:
+        values = resampled[name]
+        if not np.isfinite(plain[name]):
+            found[name] = Interval(plain[name], np.nan, np.nan, np.nan)
+            continue
+        low, high = (float(bound) for bound in np.quantile(values, [(1 - level) / 2, (1 + level) / 2]))
+        if name in PUSHED_UP_BY_CHANCE:
+            low, high = around(centres[name], values, level, reflect=True)
+            # rounding must not tell an error of 0 from the same in a world that is calibrated
+            unremarkable = plain[name] <= np.quantile(imagined[name], level) + 1e-12
+            low, high = 0.0 if unremarkable else min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
+        error = float(values.std(ddof=1))
+        if name == "rmsce":
+            low, high = float(np.sqrt(low)), float(np.sqrt(high))
+            error = float(np.sqrt(np.maximum(values, 0)).std(ddof=1))
+        if name == "accuracy":
+            correct = round(plain["accuracy"] * len(examples))
+            low, high = (float(bound) for bound in wilson_interval(correct, len(examples), level))
+        found[name] = Interval(plain[name], low, high, error)
+    return found
+
+
+def unbiased_metrics(
+    estimator: Estimator, resamples: Iterable[ResampleSums], names: Sequence[str] = METRICS
+) -> dict[str, Array]:
+    """The unbiased metrics of an iterator of resamples, a block of them at a time."""
+    iterator = iter(resamples)
+    blocks: list[dict[str, Array]] = []
+    while block := list(islice(iterator, BLOCK)):
+        blocks.append(estimator.unbiased(stack(block), names))
+    return {name: np.concatenate([block[name] for block in blocks]) for name in names}
+
+
+def around(centre: float, values: Array, level: float, *, reflect: bool) -> tuple[float, float]:
+    """The centre and the quantiles of how far values lie from their mean; reflected, on the other side of it.
+
+    A statistic that resampling pushes up by something and chance pushed up by the same: the truth lies as far below
+    the statistic as the statistic below its resamples.
+    """
+    low, high = np.quantile(values - values.mean(), [(1 - level) / 2, (1 + level) / 2])
+    return (centre - float(high), centre - float(low)) if reflect else (centre + float(low), centre + float(high))

@@ -1,0 +1,164 @@
+"""Selective prediction: answer only where the confidence is high enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singleshot.metrics.examples import Examples
+from singleshot.metrics.wilson import check_level
+
+Array = NDArray[np.float64]
+
+STARTS = (0.999, 0.99, 0.975, 0.95, 0.9, 0.8, 0.6, 0.4)
+"""Thresholds a search begins at. Fixed beforehand, as the guarantee wants it, and close where confidences crowd."""
+THRESHOLDS = tuple(sorted({*(k / 100 for k in range(100)), *(k / 1000 for k in range(951, 1000)), *STARTS}))[::-1]
+"""All thresholds that are looked at, from the strictest down."""
+
+
+@dataclass(frozen=True, eq=False)
+class RiskCoverage:
+    """What accepting only confident predictions gives, at every distinct confidence, from the strictest down."""
+
+    threshold: Array  # accept where the confidence is at least this
+    coverage: Array  # the share of examples accepted
+    risk: Array  # the share of those that are wrong
+    count: int  # examples in all
+
+    @property
+    def aurc(self) -> float:
+        """The area under the risk–coverage curve: Σ (step in coverage) × (risk after the step).
+
+        This is the mean over examples of the risk of accepting whatever is at least as confident as they are. Equal
+        confidences are accepted together, as any threshold must, so no order among them is invented.
+        """
+        return float(np.diff(self.coverage, prepend=0) @ self.risk)
+
+    @property
+    def excess_aurc(self) -> float:
+        """The AURC above that of an oracle which accepts all right predictions before any wrong one.
+
+        Of N examples with k right ones, the oracle's first i have the risk max(0, i − k) / i.
+        """
+        right = round((1 - float(self.risk[-1])) * self.count)
+        ranks = np.arange(right + 1, self.count + 1)
+        return self.aurc - float(((ranks - right) / ranks).sum()) / self.count
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The lowest threshold that is sure to reach the wanted accuracy, or none."""
+
+    wanted: float
+    confidence: float
+    threshold: float | None  # accept where the confidence is at least this; None: no threshold is sure to
+    coverage: float  # share of these examples that it accepts
+    accepted: int
+    accuracy: float  # of those; NaN where none is accepted
+    lower_bound: (
+        float  # of the accuracy of all such predictions, at the level of the search; NaN where none is accepted
+    )
+    message: str
+
+
+def risk_coverage(examples: Examples) -> RiskCoverage:
+    """The risk–coverage curve, one point per distinct confidence.
+
+    >>> import torch
+    >>> probs = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.8, 0.2], [0.6, 0.4]])
+    >>> curve = risk_coverage(Examples.of(probs=probs, labels=torch.tensor([0, 0, 1, 1])))
+    >>> curve.coverage, curve.risk.round(3)
+    (array([0.25, 0.75, 1.  ]), array([0.   , 0.333, 0.5  ]))
+    """
+    confidence = examples.confidence.double().numpy()
+    levels, group, accepted = np.unique(-confidence, return_inverse=True, return_counts=True)
+    wrong = np.bincount(group, weights=~examples.correct.numpy(), minlength=len(levels))
+    accepted = np.cumsum(accepted)
+    return RiskCoverage(
+        threshold=-levels,
+        coverage=accepted / len(confidence),
+        risk=np.cumsum(wrong) / accepted,
+        count=len(confidence),
+    )
+
+
+def threshold_for_accuracy(examples: Examples, accuracy: float, *, confidence: float = 0.95) -> Threshold:
+    """The lowest threshold whose accepted predictions are right at least this often, with so much confidence.
+
+    In a share ``confidence`` of all samples of examples, the accuracy of all predictions (not only these) at or above
+    the threshold is at least ``accuracy``, provided one is returned, and future examples are like these.
+
+    Why that holds: the thresholds are fixed beforehand, and given how many examples one accepts, the right ones among
+    them are binomial. So where the true accuracy is too low, the Clopper–Pearson bound reaches the wanted one with
+    probability δ at most. A walk from a fixed start downwards ends at the first bound that does not reach it; it goes
+    wrong only if it goes wrong at the first threshold on its way that truly is too low, and so needs no correction for
+    the many it looks at (fixed-sequence testing). A start with too few examples ends at once, so there are eight walks,
+    each with δ = (1 − confidence) / 8: together they go wrong with probability 1 − confidence at most (Bonferroni).
+
+    >>> import torch
+    >>> probs = torch.tensor([[0.97, 0.03]] * 900 + [[0.55, 0.45]] * 100)
+    >>> labels = torch.tensor([0] * 895 + [1] * 5 + [0, 1] * 50)
+    >>> found = threshold_for_accuracy(Examples.of(probs=probs, labels=labels), 0.97)
+    >>> found.threshold, found.coverage, round(found.lower_bound, 3)
+    (0.56, 0.9, 0.985)
+    """
+    check_level(accuracy, "accuracy")
+    check_level(confidence, "confidence")
+    accepted, correct = _accepted(examples)
+    lower = clopper_pearson_lower(correct, accepted, (1 - confidence) / len(STARTS))
+    passes = lower >= accuracy
+    certified = np.zeros(len(THRESHOLDS), dtype=bool)
+    for start in (THRESHOLDS.index(value) for value in STARTS):
+        stop = start + int(np.argmin(np.append(passes[start:], False)))
+        certified[start:stop] = True
+    if not certified.any():
+        return _no_threshold(examples, accuracy, confidence, lower, accepted)
+    best = int(np.flatnonzero(certified).max())
+    share = float(accepted[best] / len(examples))
+    return Threshold(
+        wanted=accuracy,
+        confidence=confidence,
+        threshold=THRESHOLDS[best],
+        coverage=share,
+        accepted=int(accepted[best]),
+        accuracy=float(correct[best] / accepted[best]),
+        lower_bound=float(lower[best]),
+        message=f"accepting confidence ≥ {THRESHOLDS[best]:g} keeps {share:.1%} of the examples; with confidence "
+        f"{confidence:g}, at least {accuracy:g} of such predictions are right",
+    )
+
+
+def clopper_pearson_lower(successes: NDArray[np.int64], counts: NDArray[np.int64], miss: float) -> Array:
+    """Exact lower bounds of proportions, above the truth with probability ``miss`` at most; 0 without a success."""
+    from scipy.special import betaincinv
+
+    safe = np.maximum(successes, 1)
+    return np.asarray(np.where(successes > 0, betaincinv(safe, counts - successes + 1.0, miss), 0.0))
+
+
+def _accepted(examples: Examples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many examples each threshold accepts, and how many of those are right."""
+    import torch
+
+    # rounded to the dtype of the confidences, as the comparison of a user's own tensor would
+    ascending = torch.tensor(THRESHOLDS[::-1], dtype=torch.float64).to(examples.confidence.dtype)
+    at_least = torch.bucketize(examples.confidence, ascending, right=True).numpy()  # thresholds it reaches
+    size = len(THRESHOLDS) + 1
+    counts = (np.bincount(reached, minlength=size) for reached in (at_least, at_least[examples.correct.numpy()]))
+    accepted, correct = (np.cumsum(count[:0:-1]) for count in counts)
+    return accepted, correct
+
+
+def _no_threshold(
+    examples: Examples, accuracy: float, confidence: float, lower: Array, accepted: NDArray[np.int64]
+) -> Threshold:
+    best = int(np.argmax(lower))
+    needed = int(np.ceil(np.log((1 - confidence) / len(STARTS)) / np.log(accuracy)))
+    message = (
+        f"no threshold is sure to reach an accuracy of {accuracy:g} with confidence {confidence:g}: the best of them, "
+        f"{THRESHOLDS[best]:g}, accepts {accepted[best]} of {len(examples)} examples and is sure of {lower[best]:.4g}; "
+        f"even without an error it takes {needed} accepted examples. Ask for less, or give more examples"
+    )
+    return Threshold(accuracy, confidence, None, 0.0, 0, float("nan"), float("nan"), message)

@@ -1,0 +1,123 @@
+"""Predictions in .npz archives and in pairs of .npy files, read as streams of rows."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singleshot.predictions.names import ARRAY_KINDS, ARRAY_LABELS, HOW_TO_SAY, find_array, find_labels
+from singleshot.predictions.npy_stream import (
+    ArrayHeader,
+    check_labels_header,
+    check_lengths,
+    check_scores_header,
+    read_blocks,
+    read_header,
+)
+from singleshot.predictions.source import Asked, Kind, RawBlock, Source, damage_named
+
+MOST_NAME_BYTES = 2**28
+CLASS_NAMES = "class_names"
+MEMBER = ".npy"
+
+
+def open_npz(path: Path, asked: Asked) -> Source:
+    """An archive with arrays ``logits`` or ``probs`` (N, C), ``labels`` (N,) and, if there are any, ``class_names``."""
+    with zipfile.ZipFile(path) as archive:
+        there = _members(path, archive)
+        scores, kind = find_array(path, there, asked)
+        labels = find_labels(path, there, ARRAY_LABELS, asked)
+        with _opened(archive, path, scores) as (_, scores_header):
+            check_scores_header(scores_header)
+        with _opened(archive, path, labels) as (_, labels_header):
+            check_labels_header(labels_header)
+        check_lengths(scores_header.what, labels_header.what, scores_header.shape[0], labels_header.shape[0])
+        names = _class_names(archive, path) if CLASS_NAMES in there else None
+
+    def read(rows: int) -> Iterator[RawBlock]:
+        with damage_named(path), zipfile.ZipFile(path) as again:  # noqa: SIM117
+            with _opened(again, path, scores) as one, _opened(again, path, labels) as other:
+                yield from _pairs(one, other, rows)
+
+    return _source(kind, scores_header, names, read)
+
+
+def open_npy(path: Path, asked: Asked) -> Source:
+    """Scores (N, C) in one .npy file, labels (N,) in another; the name of the first, or the caller, says the kind."""
+    if asked.scores is not None:
+        raise ValueError(f"{path} holds one array without a name; leave out --scores {asked.scores}")
+    kind = asked.kind or _kind_by_name(path)
+    if asked.labels is None:
+        raise ValueError(f"{path} holds scores only; name the file of their labels: --labels labels.npy (labels=)")
+    other = Path(asked.labels)
+    if other.suffix.lower() != MEMBER or not other.is_file():
+        raise ValueError(f"--labels {other} must be an .npy file that is there, with a label for each row of {path}")
+    with _file(path) as (_, scores_header), _file(other) as (_, labels_header):
+        check_scores_header(scores_header)
+        check_labels_header(labels_header)
+        check_lengths(str(path), str(other), scores_header.shape[0], labels_header.shape[0])
+
+    def read(rows: int) -> Iterator[RawBlock]:
+        with _file(path) as one, _file(other) as two:
+            yield from _pairs(one, two, rows)
+
+    return _source(kind, scores_header, None, read)
+
+
+def _source(kind: Kind, header: ArrayHeader, names: tuple[str, ...] | None, read: Any) -> Source:
+    return Source(
+        kind=kind, classes=header.shape[1], count=header.shape[0], class_names=names, has_headings=False, read=read
+    )
+
+
+def _pairs(
+    scores: tuple[IO[bytes], ArrayHeader], labels: tuple[IO[bytes], ArrayHeader], rows: int
+) -> Iterator[RawBlock]:
+    both = zip(read_blocks(*scores, rows), read_blocks(*labels, rows), strict=True)
+    for some_scores, some_labels in both:
+        yield RawBlock(some_scores, some_labels)
+
+
+def _members(path: Path, archive: zipfile.ZipFile) -> list[str]:
+    names = archive.namelist()
+    if len(set(names)) < len(names):
+        raise ValueError(f"{path} holds two arrays of the same name; save it anew")
+    return [name.removesuffix(MEMBER) for name in names if name.endswith(MEMBER)]
+
+
+@contextmanager
+def _opened(archive: zipfile.ZipFile, path: Path, name: str) -> Iterator[tuple[IO[bytes], ArrayHeader]]:
+    info = archive.getinfo(name + MEMBER)
+    with archive.open(info) as file:
+        yield file, read_header(file, info.file_size, f"{path}: array {name!r}")
+
+
+@contextmanager
+def _file(path: Path) -> Iterator[tuple[IO[bytes], ArrayHeader]]:
+    with path.open("rb") as file:
+        yield file, read_header(file, path.stat().st_size, str(path))
+
+
+def _class_names(archive: zipfile.ZipFile, path: Path) -> tuple[str, ...]:
+    with _opened(archive, path, CLASS_NAMES) as (file, header):
+        if len(header.shape) != 1 or header.dtype.kind not in "USiu":
+            raise ValueError(f"{header.what} must be a list of names, got {header.dtype} of shape {header.shape}")
+        if header.shape[0] * header.row_bytes > MOST_NAME_BYTES:
+            raise ValueError(f"{header.what} is too large: {header.shape[0] * header.row_bytes:,} bytes of names")
+        names: NDArray[Any] = np.concatenate([np.empty(0, header.dtype), *read_blocks(file, header, 2**16)])
+        if header.dtype.kind == "S":
+            names = np.char.decode(names, "utf-8")
+        return tuple(str(name) for name in names.tolist())
+
+
+def _kind_by_name(path: Path) -> Kind:
+    kinds = {kind for word, kind in ARRAY_KINDS.items() if word in path.stem.lower()}
+    if len(kinds) != 1:
+        raise ValueError(f"{path}: its name does not tell logits from probabilities; {HOW_TO_SAY}")
+    return kinds.pop()

@@ -1,0 +1,106 @@
+"""The .npy format as a stream: a header that is checked, then blocks of rows. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from tokenize import TokenError  # numpy's way to read the headers of Python 2 meets damaged ones too
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_AT_ONCE = 2**30  # bytes of an array that can only be read whole
+LONGEST_TEXT = 4096  # bytes of one label
+
+
+@dataclass(frozen=True)
+class ArrayHeader:
+    """What the start of an .npy file says about the rest."""
+
+    what: str  # names the array in errors
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    columns_first: bool
+    offset: int  # where the values begin
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return self.dtype.itemsize * math.prod(self.shape[1:])
+
+
+def read_header(file: IO[bytes], size: int, what: str) -> ArrayHeader:
+    """The header of an .npy stream of this many bytes; it must not promise more than they hold."""
+    if size == 0:
+        raise ValueError(f"{what} is empty")
+    try:
+        version = np.lib.format.read_magic(file)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, columns_first, dtype = read(file)
+    except (ValueError, KeyError, EOFError, SyntaxError, TokenError) as error:
+        raise ValueError(f"{what} is damaged, or no .npy data: {error}") from None
+    if dtype.hasobject:
+        raise ValueError(
+            f"{what} holds Python objects, which are never unpickled here; save numbers, or text as a numpy str array"
+        )
+    header = ArrayHeader(what, dtype, shape, columns_first and len(shape) > 1, file.tell())
+    promised = header.offset + dtype.itemsize * math.prod(shape)
+    if promised > size or any(length < 0 for length in shape):
+        raise ValueError(f"{what} is cut off: its header promises shape {shape}, {promised:,} bytes, of {size:,}")
+    return header
+
+
+def check_scores_header(header: ArrayHeader) -> None:
+    """Refuse what cannot be scores (N, C)."""
+    check_scores_shape(header.what, str(header.dtype), header.dtype.kind == "f", header.shape)
+
+
+def check_scores_shape(what: str, dtype: str, is_float: bool, shape: tuple[int, ...]) -> None:
+    """Refuse scores that are not floating point of shape (N, C)."""
+    if len(shape) != 2:
+        raise ValueError(f"{what} must have shape (N, C), a score per class, got {shape}; two classes are two columns")
+    if not is_float:
+        raise ValueError(f"{what} must be floating point, got {dtype}")
+
+
+def check_labels_header(header: ArrayHeader) -> None:
+    """Refuse what cannot be labels (N,)."""
+    if len(header.shape) != 1:
+        raise ValueError(f"{header.what} must have shape (N,), one label per example, got {header.shape}")
+    if header.dtype.kind not in "iuUS":
+        raise ValueError(f"{header.what} must be integers or class names, got {header.dtype}")
+    if header.dtype.itemsize > LONGEST_TEXT:
+        raise ValueError(f"{header.what} has labels of {header.dtype.itemsize:,} bytes each; {LONGEST_TEXT:,} at most")
+
+
+def check_lengths(scores: str, labels: str, rows: int, label_rows: int) -> None:
+    """Refuse scores and labels of different lengths."""
+    if rows != label_rows:
+        raise ValueError(f"{scores} has {rows:,} rows and {labels} has {label_rows:,}; each example needs one of each")
+
+
+def read_blocks(file: IO[bytes], header: ArrayHeader, rows: int) -> Iterator[NDArray[Any]]:
+    """Blocks of so many rows, from a stream that stands where the values begin."""
+    length = header.shape[0]
+    if header.columns_first:
+        # Its first row is complete only at the end of the file.
+        if length * header.row_bytes > MOST_AT_ONCE:
+            raise ValueError(f"{header.what} is stored by columns and too large; save np.ascontiguousarray() of it")
+        whole = _read(file, header, length).reshape(header.shape[::-1]).T
+        for first in range(0, length, rows):
+            yield np.ascontiguousarray(whole[first : first + rows])
+        return
+    for first in range(0, length, rows):
+        count = min(rows, length - first)
+        yield _read(file, header, count).reshape(count, *header.shape[1:])
+
+
+def _read(file: IO[bytes], header: ArrayHeader, rows: int) -> NDArray[Any]:
+    wanted = rows * header.row_bytes
+    data = bytearray(wanted)  # a block, not what a header claims: nothing is allocated on its word alone
+    got = file.readinto(data)  # type: ignore[attr-defined]
+    if got != wanted:
+        raise ValueError(f"{header.what} is cut off: it should go on for {wanted - got:,} bytes and more")
+    return np.frombuffer(data, header.dtype)

@@ -1,0 +1,94 @@
+"""What the reader of a format hands over: where scores and labels are, and blocks of them as they stand in the file."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import gzip
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from numpy.typing import NDArray
+
+Kind = Literal["logits", "probs"]
+KINDS: tuple[Kind, ...] = ("logits", "probs")
+
+MOST_CLASSES = 2**22  # a row is held in memory: a header that claims a longer one is refused
+
+
+class Asked(NamedTuple):
+    """What the caller says about a file, beyond the names in it."""
+
+    scores: str | None = None
+    kind: Kind | None = None
+    labels: str | None = None
+
+
+class RawBlock(NamedTuple):
+    """Rows as they stand in the file, their values not yet looked at."""
+
+    scores: NDArray[Any]  # (n, C)
+    labels: NDArray[Any]  # (n,): integers, or text
+    lines: Sequence[int] | None = None  # of a text file, to name the place of a mistake
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file whose outline was read: blocks of at most so many rows come from ``read``, as often as it is called."""
+
+    kind: Kind
+    classes: int
+    count: int | None  # examples; a text file does not know
+    class_names: tuple[str, ...] | None
+    has_headings: bool  # whether the class names head the columns, so that the number of a label may be a name
+    read: Callable[[int], Iterator[RawBlock]]
+
+
+def check_source(source: Source, path: Path) -> None:
+    """Refuse what no rows can mend: no examples, no classes or far too many, names that do not fit."""
+    if source.count == 0:
+        raise ValueError(f"{path} holds no examples; predictions need at least one row")
+    if not 1 <= source.classes <= MOST_CLASSES:
+        raise ValueError(f"{path} has {source.classes:,} classes; 1 to {MOST_CLASSES:,} can be read")
+    names = source.class_names
+    if names is None:
+        return
+    if len(names) != source.classes:
+        raise ValueError(f"{path} has {len(names)} class names for scores of {source.classes} classes")
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"{path} has classes of the same name: {listed(twice)}; each must have its own")
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """The first few names, and how many more there are.
+
+    >>> listed(["logits", "y"]), listed([]), listed("abc", most=2)
+    ('logits, y', 'nothing', 'a, b and 1 more')
+    """
+    if not names:
+        return "nothing"
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Says which file it is that cannot be made sense of; a disk that fails stays an OSError."""
+    damage = (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, csv.Error, UnicodeDecodeError)
+    try:
+        yield
+    except damage as error:
+        raise ValueError(f"{path} is damaged or incomplete, or not what its name says: {error}") from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a seek to before the start, at the word of a damaged archive
+            raise
+        raise ValueError(f"{path} is damaged: it points outside itself") from None
+    except RuntimeError as error:  # an encrypted archive, or a method zipfile does not know
+        raise ValueError(f"{path} cannot be unpacked: {error}") from None

@@ -1,0 +1,74 @@
+"""Predictions in .safetensors files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from singleshot.predictions.names import ARRAY_LABELS, find_array, find_labels
+from singleshot.predictions.npy_stream import check_lengths, check_scores_shape
+from singleshot.predictions.source import Asked, RawBlock, Source
+
+FLOATS = ("F16", "BF16", "F32", "F64")
+INTEGERS = ("I8", "I16", "I32", "I64", "U8")
+
+
+def open_safetensors(path: Path, asked: Asked) -> Source:
+    """Tensors ``logits`` or ``probs`` (N, C) and ``labels`` (N,); class names as a JSON list in the metadata."""
+    with _opened(path) as file:
+        there = list(file.keys())
+        scores, kind = find_array(path, there, asked, what="tensor")
+        labels = find_labels(path, there, ARRAY_LABELS, asked, what="tensor")
+        shape, dtype = _outline(file, scores)
+        check_scores_shape(f"{path}: tensor {scores!r}", dtype, dtype in FLOATS, shape)
+        labels_shape, labels_dtype = _outline(file, labels)
+        if len(labels_shape) != 1 or labels_dtype not in INTEGERS:
+            raise ValueError(
+                f"{path}: tensor {labels!r} must be integers of shape (N,), got {labels_dtype} of shape {labels_shape}"
+            )
+        check_lengths(f"{path}: tensor {scores!r}", f"tensor {labels!r}", shape[0], labels_shape[0])
+        names = _class_names(path, file.metadata() or {})
+
+    def read(rows: int) -> Iterator[RawBlock]:
+        with _opened(path) as again:
+            some_scores, some_labels = again.get_slice(scores), again.get_slice(labels)
+            for first in range(0, shape[0], rows):
+                last = min(first + rows, shape[0])
+                block = some_scores[first:last]
+                # numpy has no bfloat16; every value of it is a float32
+                block = block.float() if dtype == "BF16" else block
+                yield RawBlock(block.numpy(), some_labels[first:last].numpy())
+
+    return Source(kind, shape[1], shape[0], names, has_headings=False, read=read)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged or incomplete, or no safetensors file: {error}") from None
+
+
+def _outline(file: Any, name: str) -> tuple[tuple[int, ...], str]:
+    part = file.get_slice(name)
+    return tuple(part.get_shape()), part.get_dtype()
+
+
+def _class_names(path: Path, metadata: dict[str, str]) -> tuple[str, ...] | None:
+    text = metadata.get("class_names")
+    if text is None:
+        return None
+    try:
+        names = json.loads(text)
+    except ValueError:
+        names = None
+    if not isinstance(names, list):
+        raise ValueError(f"{path}: class_names in its metadata must be a JSON list, got {text[:50]!r}")
+    return tuple(str(name) for name in names)

@@ -1,0 +1,62 @@
+"""Writing predictions a chunk at a time, so that they need not fit into memory."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singleshot.data.npy import NpyWriter
+from singleshot.files import write_atomically
+
+
+def write_predictions(
+    path: Path | str,
+    chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]],
+    *,
+    class_names: tuple[str, ...] | None = None,
+) -> None:
+    """Write logits (n, C) and labels (n,) to an .npz file that `read_predictions` and ``numpy.load`` read.
+
+    It appears whole or not at all; the dtype of the logits is that of the first chunk.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".npz":
+        raise ValueError(f"{path} must end in .npz; predictions are written in that format")
+
+    def write(temporary: Path) -> None:
+        # Zipped from two files beside it: the length of an array stands at its start, and is known at the end.
+        logits_path, labels_path = temporary.with_name("logits.npy"), temporary.with_name("labels.npy")
+        _write_arrays(logits_path, labels_path, chunks, path)
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            archive.write(logits_path, "logits.npy")
+            archive.write(labels_path, "labels.npy")
+            if class_names is not None:
+                with archive.open("class_names.npy", "w") as member:
+                    np.lib.format.write_array(member, np.array(class_names, dtype=str), allow_pickle=False)
+
+    write_atomically(path, write)
+
+
+def _write_arrays(
+    logits_path: Path, labels_path: Path, chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]], path: Path
+) -> None:
+    with ExitStack() as stack:
+        writers: tuple[NpyWriter, NpyWriter] | None = None
+        for logits, labels in chunks:
+            if len(logits) != len(labels):
+                raise ValueError(f"{path}: a chunk has {len(logits)} rows of logits and {len(labels)} labels")
+            if writers is None:
+                writers = (
+                    stack.enter_context(NpyWriter(logits_path, logits.dtype, logits.shape[1:])),
+                    stack.enter_context(NpyWriter(labels_path, np.dtype(np.int64), ())),
+                )
+            writers[0].append(logits)
+            writers[1].append(labels.astype(np.int64, copy=False))
+        if writers is None:
+            raise ValueError(f"{path}: there is nothing to write; predictions need at least one row")

@@ -1,0 +1,121 @@
+"""``singleshot export`` as a user meets it: a run in, a file out that needs nothing of the run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from singleshot.cli import main
+from singleshot.export import read_facts
+from singleshot.export.torch_file import read_program
+from singleshot.posthoc import TemperatureScaling
+from singleshot.training import Recipe, Run, train
+
+IMAGES = torch.randint(0, 256, (5, 1, 16, 16), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A short training, with validation images to be best on."""
+    recipe = Recipe(
+        dataset="digits", model="resnet18", width=0.03125, image_size=16, mirror=False, loss="cross_entropy",
+        train_images=200, validation=0.2, epochs=3, device="cpu",
+    )  # fmt: skip
+    return train(recipe, tmp_path_factory.mktemp("runs") / "a")
+
+
+def logits_of(run: Run, weights: str) -> np.ndarray:
+    with torch.no_grad():
+        logits: torch.Tensor = run.load_model(weights)(run.normalization()(IMAGES))
+    return logits.double().numpy()
+
+
+def test_an_onnx_file_with_a_saved_temperature(run: Run, tmp_path: Path) -> None:
+    import onnxruntime
+
+    TemperatureScaling(2.5).save(tmp_path / "scaling.json")
+    command = [sys.executable, "-m", "singleshot", "export", str(run.folder), "--format", "onnx"]
+    command += ["-o", "new/a.onnx", "--temperature", "scaling.json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for said in (
+        f"new/a.onnx: resnet18 after step {run.checkpoint().step}",
+        "uint8 images (batch, 1, 16, 16)",
+        "temperature 2.5",
+    ):
+        assert said in done.stdout
+    session = onnxruntime.InferenceSession(tmp_path / "new" / "a.onnx")
+    logits, probs = session.run(["logits", "probs"], {"images": IMAGES.numpy()})
+    scaled = logits_of(run, "last") / 2.5
+    assert np.abs(logits - scaled).max() <= 1e-5
+    assert np.abs(probs - np.exp(scaled) / np.exp(scaled).sum(1, keepdims=True)).max() <= 1e-5
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["class_names"]) == list("0123456789")
+    assert json.loads(metadata["temperature"]) == 2.5
+
+
+@pytest.mark.parametrize("weights", ["last", "best"])
+def test_a_torch_program(weights: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.pt2"
+    main(["export", str(run.folder), "--format", "torch-export", "-o", str(path), "--weights", weights, "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said.pop("path") == str(path)
+    assert said.pop("largest_difference") <= 1e-5
+    assert said == read_facts(path)
+    assert (said["step"], said["weights"]) == (run.checkpoint(weights).step, weights)
+    assert (said["model"], said["dataset"], said["temperature"]) == ("resnet18", "digits", None)
+    assert (said["mean"], said["std"]) == (list(run.facts.mean), list(run.facts.std))
+    with torch.no_grad():
+        logits, _ = read_program(path)(IMAGES)
+    assert np.abs(logits.numpy() - logits_of(run, weights)).max() <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["RUN", "-o", "a.pt2"], "a file of format 'onnx' ends in .onnx, got a.pt2"),
+        (["RUN", "-o", "a.onnx", "--format", "torch-export"], "ends in .pt2, got a.onnx"),
+        (["RUN", "-o", "a.tflite", "--format", "tflite"], "tflite"),
+        (["RUN"], "--output"),
+        (["nothing", "-o", "a.onnx"], "nothing holds no run"),
+        (["RUN", "-o", "a.onnx", "--temperature", "0"], "temperature must be a finite number above 0, got 0"),
+        (["RUN", "-o", "a.onnx", "--temperature", "nan"], "temperature must be a finite number above 0, got nan"),
+        (["RUN", "-o", "a.onnx", "--temperature", "warm"], "--temperature warm is neither a number nor a file"),
+        (["RUN", "-o", "a.onnx", "--temperature", "text.json"], "text.json"),
+        (["RUN", "-o", "text.json/a.onnx"], "text.json/a.onnx cannot be written to"),
+        (["RUN", "-o", "a.onnx", "--weights", "first"], "first"),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_code_2(
+    args: list[str],
+    message: str,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.json").write_text('{"temperature": 2}')
+    with pytest.raises(SystemExit) as ended:
+        main(["export", *(str(run.folder) if arg == "RUN" else arg for arg in args)])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["text.json"]
+
+
+def test_a_run_without_a_checkpoint_says_how_to_get_one(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = Run(tmp_path / "b", run.recipe, run.facts)
+    empty.create()
+    with pytest.raises(SystemExit) as ended:
+        main(["export", str(empty.folder), "-o", str(tmp_path / "a.onnx")])
+    assert ended.value.code == 2
+    assert "has no checkpoint yet" in capsys.readouterr().err

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from interval_coverage import simulate
+from scipy.stats import binom
+
+import example_oracle as reference
+from singleshot.metrics import Examples, bootstrap, wilson_interval
+from singleshot.metrics.estimates import METRICS
+
+PROMISED = ("accuracy", "ece", "debiased_ece", "adaptive_ece", "smooth_ece", "nll", "brier", "mean_confidence", "aurc")
+
+
+@pytest.mark.parametrize("world", ["calibrated", "overconfident"])
+def test_intervals_hold_the_truth_as_often_as_promised(world: str) -> None:
+    """The small version of benchmarks/interval_coverage.py: a share of 95 % misses these bounds once in 10,000 runs."""
+    trials = 100
+    outcome = simulate(world, trials=trials, size=500, replicates=100, seed=5)
+    for name in PROMISED:
+        held = round(outcome.coverage[name] * trials)
+        assert held >= binom.ppf(1e-4, trials, 0.93), (name, held)
+    for name in ("mce", "rmsce"):
+        assert outcome.coverage[name] >= 0.85, name
+    assert abs(outcome.bias["debiased_ece"]) < abs(outcome.bias["ece"])
+
+
+def test_means_have_the_standard_error_of_the_textbook() -> None:
+    examples = reference.drawn(2000)
+    intervals = bootstrap(examples, replicates=2000)
+    for name, values in (("nll", examples.nll), ("brier", examples.brier), ("mean_confidence", examples.confidence)):
+        error = float(values.std()) / math.sqrt(2000)
+        found = intervals[name]
+        assert found.standard_error == pytest.approx(error, rel=0.06)
+        assert found.estimate == pytest.approx(float(values.mean()))
+        assert (found.low, found.high) == pytest.approx(
+            (found.estimate - 1.96 * error, found.estimate + 1.96 * error), abs=0.3 * error
+        )
+    low, high = wilson_interval(int(examples.correct.sum()), 2000)
+    assert (intervals["accuracy"].low, intervals["accuracy"].high) == (float(low), float(high))
+
+
+def test_every_metric_is_there_and_intervals_are_in_order_and_in_range() -> None:
+    for seed, size in enumerate((1, 2, 10, 300)):
+        intervals = bootstrap(reference.drawn(size, seed), replicates=50)
+        assert tuple(intervals) == METRICS
+        for name, found in intervals.items():
+            assert found.low <= found.high, name
+            assert found.standard_error >= 0, name
+            if name not in ("nll", "brier", "mean_confidence"):
+                assert 0 <= found.low <= found.high <= 1 + 1e-12, name
+
+
+def test_the_seed_decides_and_a_higher_level_is_wider() -> None:
+    examples = reference.drawn(200, slope=0.7)
+    first = bootstrap(examples, replicates=60, seed=1)
+    assert bootstrap(examples, replicates=60, seed=1) == first
+    assert bootstrap(examples, replicates=60, seed=2) != first
+    wide = bootstrap(examples, replicates=60, seed=1, level=0.999)
+    for name in METRICS:
+        assert wide[name].low <= first[name].low
+        assert wide[name].high >= first[name].high
+
+
+def test_the_order_of_the_examples_does_not_move_the_estimates() -> None:
+    examples = reference.drawn(300, ties=True)
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+    fields = (examples.confidence, examples.correct, examples.nll, examples.brier)
+    confidence, correct, nll, brier = (field[order] for field in fields)
+    moved = bootstrap(Examples(confidence, correct, nll, brier), replicates=5)
+    for name, found in bootstrap(examples, replicates=5).items():
+        assert moved[name].estimate == pytest.approx(found.estimate, abs=1e-12), name
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_all_correct_and_all_wrong(correct: bool) -> None:
+    intervals = bootstrap(reference.made([1.0] * 40, [correct] * 40), replicates=50)
+    error = 0.0 if correct else 1.0
+    for name in ("ece", "adaptive_ece", "mce", "rmsce"):
+        assert intervals[name].estimate == error
+        assert intervals[name].low - 0.05 <= error <= intervals[name].high + 0.05, name
+    accuracy = intervals["accuracy"]
+    assert accuracy.low < accuracy.high, "no data say that all predictions are right"
+    assert intervals["aurc"].estimate == error
+
+
+def test_far_from_calibrated_the_error_is_not_zero_and_near_it_may_be() -> None:
+    assert bootstrap(reference.drawn(2000, slope=0.7), replicates=100)["ece"].low > 0.1
+    assert bootstrap(reference.drawn(2000, slope=1.0), replicates=100)["ece"].low == 0
+
+
+def test_an_infinite_nll_has_no_interval_and_spoils_nothing_else() -> None:
+    probs = torch.tensor([[1.0, 0.0], [0.6, 0.4], [0.2, 0.8]])
+    intervals = bootstrap(Examples.of(probs=probs, labels=torch.tensor([1, 0, 1])), replicates=20)
+    assert intervals["nll"].estimate == math.inf
+    assert np.isnan([intervals["nll"].low, intervals["nll"].high, intervals["nll"].standard_error]).all()
+    assert all(math.isfinite(found.high) for name, found in intervals.items() if name != "nll")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"replicates": 1}, "replicates must be a whole number of at least 2"),
+        ({"level": 95}, "level must lie strictly between 0 and 1"),
+        ({"bins": 0}, "bins must be a whole number of at least 1"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bootstrap(reference.drawn(5), **options)

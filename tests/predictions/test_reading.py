@@ -1,0 +1,182 @@
+"""Every format gives back what was written, whole and in chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors.numpy import save_file
+from safetensors.torch import save_file as save_torch
+
+import singleshot as ss
+from predictions.files import WRITERS, csv_text, metadata, predictions
+from singleshot.predictions import read_predictions, write_predictions
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs"])
+@pytest.mark.parametrize("name", list(WRITERS))
+def test_a_file_holds_what_was_written_and_chunks_are_its_parts(name: str, kind: str, tmp_path: Path) -> None:
+    scores, labels = predictions(23, 12, kind)
+    path, told = WRITERS[name](tmp_path, scores, labels, kind)
+    found = read_predictions(path, **told)
+    assert (found.kind, found.classes, found.path) == (kind, 12, path)
+    for rows in (None, 1, 5, 23, 1000):
+        chunks = list(found.chunks(rows))
+        assert max(len(chunk.scores) for chunk in chunks) <= (rows or 23)
+        assert [chunk.first for chunk in chunks] == np.cumsum([0, *(len(chunk.scores) for chunk in chunks)])[
+            :-1
+        ].tolist()
+        np.testing.assert_array_equal(np.concatenate([chunk.scores for chunk in chunks]), scores)
+        np.testing.assert_array_equal(np.concatenate([chunk.labels for chunk in chunks]), labels)
+        assert all(chunk.labels.dtype == np.int64 for chunk in chunks)
+    whole = found.load()
+    np.testing.assert_array_equal(whole.scores, scores)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", ["npz", "npy", "safetensors", "parquet", "parquet of lists"])
+def test_binary_formats_keep_the_dtype(name: str, dtype: Any, tmp_path: Path) -> None:
+    scores, labels = predictions(9, 4, "logits", dtype)
+    path, told = WRITERS[name](tmp_path, scores, labels, "logits")
+    chunk = read_predictions(path, **told).load()
+    assert chunk.scores.dtype == dtype
+    np.testing.assert_array_equal(chunk.scores, scores)
+
+
+def test_long_doubles_and_bfloat16_become_what_torch_and_numpy_share(tmp_path: Path) -> None:
+    scores, labels = predictions(9, 4, "logits", np.longdouble)
+    np.savez(tmp_path / "a.npz", logits=scores, labels=labels)
+    assert read_predictions(tmp_path / "a.npz").load().scores.dtype == np.float64
+    brain = torch.from_numpy(scores.astype(np.float32)).bfloat16()
+    save_torch({"logits": brain, "labels": torch.from_numpy(labels)}, tmp_path / "a.safetensors")
+    read = read_predictions(tmp_path / "a.safetensors").load().scores
+    np.testing.assert_array_equal(read, brain.float().numpy())
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), name=st.sampled_from(list(WRITERS)))
+def test_any_finite_logits_come_back_bit_for_bit(
+    data: st.DataObject, name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shape = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 5)))
+    finite = st.floats(allow_nan=False, allow_infinity=False)
+    scores = data.draw(hnp.arrays(np.float64, shape, elements=finite))
+    labels = data.draw(hnp.arrays(np.int64, shape[0], elements=st.integers(0, shape[1] - 1)))
+    rows = data.draw(st.integers(1, 10))
+    path, told = WRITERS[name](tmp_path_factory.mktemp("any"), scores, labels, "logits")
+    chunks = list(read_predictions(path, **told).chunks(rows))
+    np.testing.assert_array_equal(np.concatenate([chunk.scores for chunk in chunks]), scores)
+    np.testing.assert_array_equal(np.concatenate([chunk.labels for chunk in chunks]), labels)
+
+
+def test_names_of_classes_label_examples(tmp_path: Path) -> None:
+    scores, labels = predictions(11, 3, "probs")
+    names = np.array(["cat", "dog, wet", "vache à lait"])
+    np.savez(tmp_path / "a.npz", probs=scores, labels=names[labels], class_names=names)
+    np.savez(tmp_path / "b.npz", probs=scores, labels=np.char.encode(names[labels], "utf-8"), class_names=names)
+    (tmp_path / "c.csv").write_text(csv_text(scores, names[labels], "probs", names.tolist()), encoding="utf-8")
+    (tmp_path / "d.csv").write_text("\ufeff" + csv_text(scores, labels, "probs", names.tolist()), encoding="utf-8")
+    columns = {f"prob_{name}": scores[:, index] for index, name in enumerate(names)}
+    pq.write_table(pa.table({**columns, "label": names[labels].tolist()}), tmp_path / "e.parquet")
+    coded = pa.array(names[labels].tolist()).dictionary_encode()
+    pq.write_table(pa.table({**columns, "label": coded}), tmp_path / "f.parquet")
+    save_file({"probs": scores, "labels": labels}, tmp_path / "g.safetensors", metadata(names.tolist()))
+    for file in sorted(tmp_path.iterdir()):
+        found = read_predictions(file)
+        assert found.class_names == tuple(names), file
+        np.testing.assert_array_equal(found.load().labels, labels, err_msg=str(file))
+
+
+def test_headings_that_are_numbers_name_the_classes_in_their_order(tmp_path: Path) -> None:
+    # As a table tool may have sorted them, and counted from 1: a label 10 is the column prob_10.
+    headings = ["prob_1", "prob_10", "prob_2"]
+    text = ",".join(["label", *headings]) + "\n10,0.1,0.8,0.1\n1,0.6,0.1,0.3\n"
+    (tmp_path / "a.csv").write_text(text)
+    columns = {"prob_1": [0.1, 0.6], "prob_10": [0.8, 0.1], "prob_2": [0.1, 0.3]}
+    pq.write_table(pa.table({"label": [10, 1], **columns}), tmp_path / "a.parquet")
+    for file in ("a.csv", "a.parquet"):
+        found = read_predictions(tmp_path / file)
+        assert found.class_names == ("1", "2", "10")
+        chunk = found.load()
+        assert chunk.scores.tolist() == [[0.1, 0.1, 0.8], [0.6, 0.3, 0.1]]
+        assert chunk.labels.tolist() == [2, 0]
+
+
+def test_in_arrays_an_integer_is_an_index_whatever_the_names_are(tmp_path: Path) -> None:
+    scores, labels = predictions(11, 3, "probs")
+    np.savez(tmp_path / "a.npz", probs=scores, labels=labels, class_names=np.array(["2", "1", "0"]))
+    np.testing.assert_array_equal(read_predictions(tmp_path / "a.npz").load().labels, labels)
+
+
+def test_other_names_and_a_choice_between_two(tmp_path: Path) -> None:
+    logits, labels = predictions(6, 3, "logits")
+    probs, _ = predictions(6, 3, "probs")
+    np.savez(tmp_path / "a.npz", logits=logits, probabilities=probs, z=logits * 2, y=labels)
+    found = read_predictions(tmp_path / "a.npz", kind="probs", labels="y")
+    np.testing.assert_array_equal(found.load().scores, probs)
+    found = read_predictions(tmp_path / "a.npz", kind="logits", scores="z", labels="y")
+    np.testing.assert_array_equal(found.load().scores, logits * 2)
+    assert read_predictions(tmp_path / "a.npz", scores="logits", labels="y").kind == "logits"
+
+    (tmp_path / "a.csv").write_text("y,s_a,s_b,logit_a,logit_b,prob_a,prob_b\nb,5,6,1,2,0.5,0.5\n")
+    for told, scores in [
+        ({"kind": "logits"}, [1.0, 2.0]),
+        ({"kind": "probs"}, [0.5, 0.5]),
+        ({"kind": "logits", "scores": "s_"}, [5.0, 6.0]),
+    ]:
+        chunk = read_predictions(tmp_path / "a.csv", labels="y", **told).load()  # type: ignore[arg-type]
+        assert (chunk.scores.tolist(), chunk.labels.tolist()) == ([scores], [1])
+    (tmp_path / "b.csv").write_text("label,0,1\n1,0.25,0.75\n")
+    assert read_predictions(tmp_path / "b.csv", kind="probs").load().scores.tolist() == [[0.25, 0.75]]
+
+
+def test_batches_feed_a_metric(tmp_path: Path) -> None:
+    probs, labels = predictions(50, 3, "probs", np.float64)
+    np.savez(tmp_path / "a.npz", probs=probs, labels=labels)
+    in_parts, at_once = ss.Calibration(), ss.Calibration()
+    for batch in read_predictions(tmp_path / "a.npz").batches(7):
+        in_parts.update(**batch)
+    at_once.update(probs=probs, labels=labels)
+    assert in_parts.compute().metrics() == pytest.approx(at_once.compute().metrics(), abs=1e-12)
+
+
+def test_probabilities_become_logits_whose_softmax_they_are(tmp_path: Path) -> None:
+    probs = np.array([[1.0, 0.0, 0.0], [0.5, 0.25, 0.25]], dtype=np.float16)
+    np.savez(tmp_path / "a.npz", probs=probs, labels=np.array([0, 1]))
+    found = read_predictions(tmp_path / "a.npz")
+    logits = torch.from_numpy(found.logits(found.load()))
+    assert bool(logits.isfinite().all())
+    np.testing.assert_allclose(logits.softmax(1).numpy(), probs, atol=1e-7)
+
+
+def test_what_is_written_in_chunks_is_read_back(tmp_path: Path) -> None:
+    logits, labels = predictions(20, 3, "logits")
+    parts = [(logits[:13], labels[:13]), (logits[13:], labels[13:])]
+    write_predictions(tmp_path / "new" / "a.npz", iter(parts), class_names=("a", "b", "ç"))
+    found = read_predictions(tmp_path / "new" / "a.npz")
+    assert (found.kind, found.class_names) == ("logits", ("a", "b", "ç"))
+    np.testing.assert_array_equal(found.load().scores, logits)
+    with np.load(tmp_path / "new" / "a.npz", allow_pickle=False) as arrays:
+        assert sorted(arrays.files) == ["class_names", "labels", "logits"]
+        np.testing.assert_array_equal(arrays["labels"], labels)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.npz"]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(b"old")
+    logits, labels = predictions(20, 3, "logits")
+    with pytest.raises(ValueError, match="20 rows of logits and 19 labels"):
+        write_predictions(tmp_path / "a.npz", [(logits, labels), (logits, labels[1:])])
+    with pytest.raises(ValueError, match="nothing to write"):
+        write_predictions(tmp_path / "a.npz", [])
+    with pytest.raises(ValueError, match=r"must end in \.npz"):
+        write_predictions(tmp_path / "a.csv", [(logits, labels)])
+    assert (tmp_path / "a.npz").read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 1
