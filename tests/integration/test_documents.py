@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -39,6 +40,8 @@ def test_shell_snippets_run(page: Path, tmp_path: Path) -> None:
         where = tmp_path
         if command.startswith("make "):
             command, where = command.replace("make ", "make --dry-run "), ROOT  # noqa: PLW2901
+        elif command.startswith("python docs/"):
+            command = command.replace("docs/", f"{ROOT}/docs/")  # noqa: PLW2901
         elif command.startswith("pip install "):
             command = f"{sys.executable} -m {command} --dry-run --no-deps --no-build-isolation"  # noqa: PLW2901
             where = ROOT
@@ -46,6 +49,12 @@ def test_shell_snippets_run(page: Path, tmp_path: Path) -> None:
             ["bash", "-c", command], cwd=where, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
+    if page.name == "predictions.md":
+        assert {"before.png", "before-and-after.png", "temperature.json", "fixed.npz"} <= {
+            path.name for path in tmp_path.iterdir()
+        }
+        before = json.loads((tmp_path / "before.json").read_text())
+        assert before["mean_confidence"] - before["accuracy"] > 0.05  # overconfident, as the page says
     if page.name == "README.md":
         assert (tmp_path / "tryout" / "reliability.png").exists()
         assert (tmp_path / "numbers.json").stat().st_size > 1000

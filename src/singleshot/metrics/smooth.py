@@ -57,7 +57,7 @@ def coarse_kernel(bandwidth: float) -> Array:
 
 
 def debiased_smooth_error(cells: BinSums, where: NDArray[np.int64], kernel: Array) -> Array:
-    """The smooth error less what chance adds, as `debiased_error` estimates it; of cells (..., k) at these k grid cells.
+    """The smooth error less what chance adds, as `debiased_error` has it; of cells (..., k) at these k grid cells.
 
     At t the gap is the kernel-weighted mean residual, with a variance from the squares of the kernel.
     """
