@@ -29,6 +29,9 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/sampler.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/bootstrap.py
+	$(BIN)/python benchmarks/posthoc.py
+	$(BIN)/python benchmarks/evaluate_file.py
 
 # Puts the quickstart's table and picture into the README, from results/quickstart; measures what is not there yet.
 docs: $(VENV)/.base

@@ -13,14 +13,42 @@ from .losses import (
     label_smoothing_loss as label_smoothing_loss,
     vwci_loss as vwci_loss,
 )
+from .export import export_model as export_model, export_run as export_run, read_facts as read_facts
 from .metrics import (
     Calibration as Calibration,
     CalibrationResult as CalibrationResult,
+    Examples as Examples,
     VarianceHistogram as VarianceHistogram,
+    adaptive_ece as adaptive_ece,
+    bootstrap as bootstrap,
+    consistency_test as consistency_test,
+    debiased_ece as debiased_ece,
+    paired_bootstrap as paired_bootstrap,
+    risk_coverage as risk_coverage,
+    smooth_ece as smooth_ece,
+    threshold_for_accuracy as threshold_for_accuracy,
+    wilson_interval as wilson_interval,
 )
 from .models import create_model as create_model, list_models as list_models
-from .posthoc import TemperatureScaling as TemperatureScaling
-from .report import reliability_diagram as reliability_diagram
+from .posthoc import (
+    HistogramBinning as HistogramBinning,
+    IsotonicScaling as IsotonicScaling,
+    MatrixScaling as MatrixScaling,
+    TemperatureScaling as TemperatureScaling,
+    VectorScaling as VectorScaling,
+    case2_split as case2_split,
+    load_scaling as load_scaling,
+    temperature_case1 as temperature_case1,
+    temperature_case2 as temperature_case2,
+)
+from .predictions import read_predictions as read_predictions, write_predictions as write_predictions
+from .report import (
+    coverage_curve as coverage_curve,
+    ece_against_passes as ece_against_passes,
+    reliability_diagram as reliability_diagram,
+    risk_coverage_curve as risk_coverage_curve,
+    variance_histogram as variance_histogram,
+)
 from .sampling import explain as explain, sample as sample, stochastic as stochastic
 from .uncertainty import (
     mutual_information as mutual_information,
