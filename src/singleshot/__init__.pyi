@@ -1,6 +1,7 @@
 __version__: str
 
 from . import theory as theory
+from .export import export_model as export_model, export_run as export_run, read_facts as read_facts
 from .losses import (
     CILoss as CILoss,
     CrossEntropyLoss as CrossEntropyLoss,
@@ -13,7 +14,6 @@ from .losses import (
     label_smoothing_loss as label_smoothing_loss,
     vwci_loss as vwci_loss,
 )
-from .export import export_model as export_model, export_run as export_run, read_facts as read_facts
 from .metrics import (
     Calibration as Calibration,
     CalibrationResult as CalibrationResult,
