@@ -160,7 +160,8 @@ def compare_memory(root: Path) -> None:
     stepper.advance(images, labels, objective, 0.1)
     parameters = sum(tensor.nbytes for tensor in stepper.model.state_dict().values())
     activations = peak_bytes(lambda: stepper.advance(images, labels, objective, 0.1))
-    data = sum(part.images.nbytes for part in (load_dataset("cifar100", data_root=root).train,))
+    dataset = load_dataset("cifar100", data_root=root)
+    data = dataset.train.images.nbytes + dataset.test.images.nbytes
     needed = data + 2 * parameters + activations  # weights and momentum; gradients are among the activations
     with tempfile.TemporaryDirectory() as work:
         done = subprocess.run(

@@ -14,7 +14,7 @@ from singleshot.data.augmentation import Normalization
 from singleshot.metrics import Calibration
 from singleshot.training.processes import Processes, losses_of_processes_named
 
-BATCH = 500  # images at a time: enough to keep any device busy
+BATCH = 128  # images at a time: no more memory than a training step takes
 
 
 @contextmanager
