@@ -21,6 +21,13 @@ FINITE = "logits must be finite, with no NaN or infinity"
 PROBABILITIES = "probs must lie in [0, 1] and sum to 1 in each row (other scores go in as logits=)"
 
 
+def printable(text: str) -> str:
+    """Text on one line, its control characters spelled out: a terminal would obey them."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape", "surrogatepass").decode() for sign in text
+    )
+
+
 def check_scores(scores: Tensor, shapes: tuple[str, ...], *, name: str = "logits") -> None:
     """Refuse scores whose shape is none of these, such as "(T, B, C)", that have no rows, or that are not floats."""
     if not isinstance(scores, Tensor):

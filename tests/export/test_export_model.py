@@ -1,4 +1,4 @@
-"""Anybody's module: where the temperature goes, what is refused, and what a failed export leaves behind."""
+"""Anybody's module: where the temperature goes, what is refused, and what is left behind."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
-from singleshot.export import ParityError, export_model, model as export_module, read_facts
+from singleshot.export import export_model, read_facts
 from singleshot.export.onnx_file import read_onnx
 from singleshot.export.program import Classifier, trace
-from singleshot.export.torch_file import read_program, write_program
+from singleshot.export.torch_file import read_program
 
 ROWS = torch.randn(7, 6, generator=torch.Generator().manual_seed(0))
 
@@ -86,6 +86,7 @@ def test_the_temperature_is_folded_where_it_can_be_and_divides_elsewhere(name: s
     assert model.training
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert done.facts["temperature_folded"] is folds
+    assert done.facts["outputs"]["logits"] == "unnormalised, divided by the temperature"
     assert done.largest_difference <= 1e-5
     with torch.no_grad():
         logits, probs = read_program(tmp_path / "a.pt2")(ROWS)
@@ -126,8 +127,19 @@ def test_token_ids_are_left_as_they_are(tmp_path: Path) -> None:
     done = export_model(model, tmp_path / "a.pt2", example=tokens, format="torch-export")
     described = {"name": "images", "shape": ["batch", 3], "dtype": "int64", "values": "as the model takes them"}
     assert done.facts["input"] == described
+    assert done.facts["outputs"]["logits"] == "unnormalised"  # and not divided by a temperature that there is not
     logits, _ = read_program(tmp_path / "a.pt2")(tokens)
     assert torch.allclose(logits, model(tokens), atol=1e-6)
+
+
+@pytest.mark.parametrize("example", [torch.tensor([[0, 8, 2], [7, 1, 1]]), ROWS])
+def test_the_example_of_the_caller_is_not_stored(example: Tensor, tmp_path: Path) -> None:
+    first = nn.Linear(6, 4) if example.is_floating_point() else nn.EmbeddingBag(9, 4)
+    export_model(nn.Sequential(first, nn.Linear(4, 3)), tmp_path / "a.pt2", example=example, format="torch-export")
+    assert not torch.export.load(tmp_path / "a.pt2").example_inputs
+    with zipfile.ZipFile(tmp_path / "a.pt2") as archive:
+        stored = b"".join(archive.read(name) for name in archive.namelist())
+    assert example[:2].numpy().tobytes() not in stored
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
@@ -171,29 +183,6 @@ def test_what_onnx_cannot_express_is_said_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cannot be expressed in ONNX: .*format torch-export may do$") as refused:
         export_model(Unheard(), tmp_path / "a.onnx", example=ROWS)
     assert "\n" not in str(refused.value)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_file_that_disagrees_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(path: Path) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        run = read_program(path)
-        return lambda inputs: (run(inputs)[0] + 1e-3, run(inputs)[1])
-
-    monkeypatch.setitem(export_module.FORMATS, "torch-export", (".pt2", write_program, read))
-    (tmp_path / "a.pt2").write_text("of before")
-    model = nn.Linear(6, 3)
-    nn.init.zeros_(model.weight)  # logits below 1: the difference counts as it is
-    with pytest.raises(ParityError, match=r"its logits differ by 0\.001, where 1e-05 is allowed; nothing was written"):
-        export_model(model, tmp_path / "a.pt2", example=ROWS, format="torch-export")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["of before"]
-
-
-@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
-def test_a_model_without_finite_outputs_cannot_be_compared(wrong: float, tmp_path: Path) -> None:
-    model = nn.Linear(6, 3)
-    nn.init.constant_(model.bias, wrong)
-    with pytest.raises(ParityError, match="differ by nan"):
-        export_model(model, tmp_path / "a.pt2", example=ROWS, format="torch-export")
     assert not list(tmp_path.iterdir())
 
 
@@ -254,22 +243,3 @@ def test_without_the_extra_it_says_what_to_install(
     with pytest.raises(ValueError, match=rf"{missing} .*pip install 'singleshot\[export\]'"):
         export_model(nn.Linear(6, 3), tmp_path / "a.onnx", example=ROWS)
     assert not list(tmp_path.iterdir())
-
-
-def test_files_that_are_not_ours_have_no_facts(tmp_path: Path) -> None:
-    import onnx
-
-    (tmp_path / "text.onnx").write_text("not a model at all")
-    (tmp_path / "empty.onnx").write_bytes(b"")
-    onnx.save(onnx.ModelProto(ir_version=8), tmp_path / "other.onnx")
-    with zipfile.ZipFile(tmp_path / "other.pt2", "w") as archive:
-        archive.writestr("a/data.pkl", b"")
-    with zipfile.ZipFile(tmp_path / "odd.pt2", "w") as archive:
-        archive.writestr("a/extra/singleshot.json", "[1]")
-    with zipfile.ZipFile(tmp_path / "deep.pt2", "w") as archive:
-        archive.writestr("a/extra/singleshot.json", "[" * 100_000)
-    for path in tmp_path.iterdir():
-        with pytest.raises(ValueError, match=rf"{path.name} is no file that singleshot has exported"):
-            read_facts(path)
-    with pytest.raises(ValueError, match=r"none\.onnx: there is no such file"):
-        read_facts(tmp_path / "none.onnx")

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from singleshot.cli import main
-from singleshot.export import read_facts
+from singleshot.export import export_run, read_facts
 from singleshot.export.torch_file import read_program
-from singleshot.posthoc import TemperatureScaling
+from singleshot.posthoc import TemperatureScaling, VectorScaling
 from singleshot.training import Recipe, Run, train
 
 IMAGES = torch.randint(0, 256, (5, 1, 16, 16), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
@@ -89,6 +90,7 @@ def test_a_torch_program(weights: str, run: Run, tmp_path: Path, capsys: pytest.
         (["RUN", "-o", "a.onnx", "--temperature", "nan"], "temperature must be a finite number above 0, got nan"),
         (["RUN", "-o", "a.onnx", "--temperature", "warm"], "--temperature warm is neither a number nor a file"),
         (["RUN", "-o", "a.onnx", "--temperature", "text.json"], "text.json"),
+        (["RUN", "-o", "a.onnx", "--temperature", "vector.json"], "vector.json holds vector scaling, and only a temp"),
         (["RUN", "-o", "text.json/a.onnx"], "text.json/a.onnx cannot be written to"),
         (["RUN", "-o", "a.onnx", "--weights", "first"], "first"),
     ],
@@ -103,11 +105,46 @@ def test_mistakes_are_one_message_and_exit_code_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.json").write_text('{"temperature": 2}')
+    VectorScaling(torch.ones(3), torch.zeros(3)).save("vector.json")
     with pytest.raises(SystemExit) as ended:
         main(["export", *(str(run.folder) if arg == "RUN" else arg for arg in args)])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["text.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["text.json", "vector.json"]
+
+
+def test_a_file_that_disagrees_is_a_failure_and_exit_code_1(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("singleshot.export.parity.TOLERANCE", -1.0)
+    with pytest.raises(SystemExit) as ended:
+        main(["export", str(run.folder), "--format", "torch-export", "-o", str(tmp_path / "a.pt2")])
+    assert ended.value.code == 1
+    assert "does not agree with the model" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_does_not_say_where_the_images_were(tmp_path: Path) -> None:
+    folder = tmp_path / "home of somebody" / "pets"
+    for number in range(10):
+        path = folder / ("cat", "dog")[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16), (25 * number, 90, 9)).save(path)
+    recipe = Recipe(
+        dataset=str(folder), model="resnet18", width=0.03125, image_size=16, loss="cross_entropy", epochs=1,
+        device="cpu",
+    )  # fmt: skip
+    train(recipe, tmp_path / "run")
+    done = export_run(tmp_path / "run", tmp_path / "a.pt2", format="torch-export")
+    assert done.facts["dataset"] == "pets"
+    assert b"home of somebody" not in done.path.read_bytes()
+
+
+def test_the_help_says_how_near_a_file_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["export", "--help"])
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "agree to 1e-5, relative to the largest logit where that is above 1" in said
 
 
 def test_a_run_without_a_checkpoint_says_how_to_get_one(

@@ -221,3 +221,18 @@ def test_shapes_of_parameters_are_checked() -> None:
         VectorScaling(torch.ones(3), torch.ones(2))
     with pytest.raises(ValueError, match=r"weight must have shape \(C, C\)"):
         MatrixScaling(torch.ones(3, 2), torch.ones(3))
+
+
+@pytest.mark.parametrize("fit", [VectorScaling.fit, MatrixScaling.fit])
+def test_a_masked_class_costs_float32_no_digits(fit: Fit) -> None:
+    logits, labels = miscalibrated(300, 3)
+    masked = torch.nn.functional.pad(logits, (0, 1), value=-1e9)
+    with pytest.warns(UserWarning, match="class 3 has no example"):
+        scaling = fit(masked.float(), labels)
+    found = scaling(masked.float())
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double().softmax(1), scaling(masked).softmax(1), atol=1e-5, rtol=0)
+    assert mean_nll(found, labels) <= mean_nll(logits, labels)
+    message = r"within 1e\+11 temperatures of each other"
+    with pytest.warns(UserWarning, match="class 3"), pytest.raises(ValueError, match=message):
+        fit(torch.nn.functional.pad(logits.float(), (0, 1), value=torch.finfo(torch.float32).min), labels)

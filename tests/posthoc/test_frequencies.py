@@ -145,14 +145,20 @@ def test_nothing_is_ruled_out(fit: Any, wrong: bool, size: float) -> None:
         assert float(log_probs.gather(1, labels.unsqueeze(1)).mean()) > -0.05
 
 
-@pytest.mark.parametrize("options", [{}, {"kind": "one_vs_rest"}])
-def test_a_missing_class_is_said_where_it_matters(options: Any) -> None:
+@pytest.mark.parametrize(
+    ("fit", "options", "consequence"),
+    [
+        (IsotonicScaling.fit, {}, "their frequency is 0"),
+        (HistogramBinning.fit, {"kind": "one_vs_rest"}, "their frequency is 0"),
+        (HistogramBinning.fit, {}, "predictions of them count as wrong"),
+    ],
+)
+def test_a_missing_class_is_said(fit: Any, options: Any, consequence: str) -> None:
     logits, labels = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 0, 1, 0, 1])
-    for fit in [IsotonicScaling.fit] if not options else [HistogramBinning.fit]:
-        with pytest.warns(UserWarning, match="class 2 has no example in the fitting set: their frequency is 0"):
-            scaling: Any = fit(logits, labels, **options)
-        assert bool(scaling(logits).isfinite().all())
-    HistogramBinning.fit(logits, labels)  # top-label bins learn nothing about single classes: no warning
+    with pytest.warns(UserWarning, match=f"class 2 has no example in the fitting set: {consequence}") as caught:
+        scaling = fit(logits, labels, **options)
+    assert caught[0].filename == __file__
+    assert bool(scaling(logits).isfinite().all())
 
 
 def test_one_class_and_one_example() -> None:

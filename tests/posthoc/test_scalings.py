@@ -112,6 +112,7 @@ def test_a_foreign_or_damaged_file_is_refused_by_name(content: bytes, message: s
         ("temperature", '{"temperature": "1"}', "temperature must be a number, got '1'"),
         ("temperature", '{"temperature": true}', "temperature must be a number, got True"),
         ("temperature", '{"temperature": -1}', "finite number above 0"),
+        ("temperature", '{"temperature": 1e-320}', "must be at least 2.22507e-308, got 1e-320"),
         ("temperature", '{"temperature": NaN}', "NaN is not a number"),
         ("temperature", '{"temperature": 1e999}', "must be a finite number"),
         ("temperature", '{"temperature": 1%s}' % ("0" * 400), "must be a finite number"),
@@ -208,8 +209,28 @@ def test_the_papers_two_cases() -> None:
     assert torch.equal(held_out, case2_split(LABELS.numpy())[1])
     whole = TemperatureScaling.fit(LOGITS, LABELS)
     assert temperature_case1(LOGITS, LABELS) == whole
-    case2 = temperature_case2(LOGITS[held_out], LABELS[held_out])
+    case2 = temperature_case2(LOGITS, LABELS, held_out)
     assert case2 == TemperatureScaling.fit(LOGITS[held_out], LABELS[held_out]) != whole
+    assert temperature_case2(LOGITS, LABELS) == case2
+    other = case2_split(LABELS, held_out=0.5)[1]
+    assert temperature_case2(LOGITS, LABELS, other.numpy()) == TemperatureScaling.fit(LOGITS[other], LABELS[other])
+
+
+@pytest.mark.parametrize(
+    ("held_out", "message"),
+    [
+        ([0, 120], r"held_out must lie in \[0, 120\), the training examples, got 120"),
+        ([3, -1], r"got -1"),
+        ([4, 4], "each once, got 2"),
+        (range(120), "some of the 120 training examples, each once, got 120"),
+        (torch.zeros(0, dtype=torch.int64), "each once, got 0"),
+        ([0.5], "must be a list of positions, got torch.float"),
+        (LABELS == 0, r"got torch.bool of shape \(120,\)"),
+    ],
+)
+def test_held_out_positions_that_cannot_be_are_refused(held_out: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        temperature_case2(LOGITS, LABELS, held_out)
 
 
 @pytest.mark.parametrize(

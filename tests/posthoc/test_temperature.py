@@ -48,6 +48,62 @@ def test_a_slope_that_is_hard_on_newton() -> None:
     assert 1 / (1 + np.exp(inverse)) == pytest.approx(1e-60 / 2, rel=1e-9)  # both slopes cancel
 
 
+@pytest.mark.parametrize("mask", [-1e9, np.finfo(np.float32).min, -1e300, np.finfo(np.float64).min])
+@pytest.mark.parametrize("temperature", [1e-6, 0.05, 1.0, 50.0])
+def test_a_masked_class_changes_nothing(mask: float, temperature: float) -> None:
+    logits, labels = calibrated(500, 8, temperature)
+    masked = torch.nn.functional.pad(logits, (0, 1), value=float(mask))
+    expected = ss.TemperatureScaling.fit(logits, labels).temperature
+    assert ss.TemperatureScaling.fit(masked, labels).temperature == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e9, 3e38, 1e300])
+def test_a_huge_class_that_is_sometimes_right_sets_the_temperature(size: float) -> None:
+    logits, _ = calibrated(400, 8, 1.0)
+    huge, labels = torch.nn.functional.pad(logits, (0, 1), value=size), torch.arange(400) % 4 * 2 + 2
+    expected = size / np.log(8 * 0.25 / 0.75)  # right one time in four, against eight others that look the same
+    assert ss.TemperatureScaling.fit(huge, labels).temperature == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("mask", [-1e9, np.finfo(np.float64).min])
+def test_a_mask_does_not_set_the_bound(mask: float) -> None:
+    logits = torch.tensor([[1.0, 0.0, mask]], dtype=torch.float64)
+    with pytest.warns(UserWarning, match="colder is always better"):
+        assert ss.TemperatureScaling.fit(logits, torch.tensor([0])).temperature == pytest.approx(1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 30), st.integers(0, 10_000), st.floats(0, 30), st.booleans())
+def test_nearly_separable_logits_with_a_class_far_down_are_solved(
+    examples: int, seed: int, decades: float, below: bool
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(examples) % 3
+    logits = torch.eye(3, dtype=torch.float64)[labels] * 10
+    logits += torch.randn(examples, 3, dtype=torch.float64, generator=generator)
+    logits[0, 0] = logits[0].amax() - 10 ** -(decades / 2) - 20
+    logits[:, 2] -= 10**decades * (1 if below else -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scaled = ss.TemperatureScaling.fit(logits, labels)(logits)
+    before, after = (float(torch.nn.functional.cross_entropy(z, labels)) for z in (logits, scaled))
+    assert after <= before * (1 + 1e-12) + 1e-3
+
+
+def test_temperature_agrees_with_scikit_learn() -> None:
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.linear_model import LogisticRegression
+
+    logits, labels = calibrated(500, 4, 2.5)
+    model = LogisticRegression().fit(logits.numpy(), labels.numpy())
+    model.coef_, model.intercept_ = np.eye(4), np.zeros(4)  # its scores are the logits
+    peer = CalibratedClassifierCV(FrozenEstimator(model), method="temperature", cv=2, ensemble=False)
+    expected = peer.fit(logits.numpy(), labels.numpy()).predict_proba(logits.numpy())
+    found = ss.TemperatureScaling.fit(logits, labels)(logits).softmax(1)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
+
+
 def test_scaling_keeps_the_prediction_and_divides() -> None:
     logits, labels = calibrated(200, 5, 3.0)
     scaling = ss.TemperatureScaling.fit(logits.numpy(), labels.numpy())  # type: ignore[arg-type]

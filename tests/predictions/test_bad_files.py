@@ -126,11 +126,11 @@ CSV = [
     ("label,prob_a,prob_b,prob_a\na,0.5,0.5,0\n", "more than one column named prob_a"),
     ("label,labels,prob_a\na,a,1\n", "has label and labels; say which with --labels"),
     ("label,prob_a,logit_a\na,1,1\n", "has both logit_ and prob_ columns; say which"),
-    ("label;prob_a;prob_b\na;0.5;0.5\n", "has no column 'label'; there is label;prob_a;prob_b"),
+    ("label;prob_a;prob_b\na;0.5;0.5\n", "seems to be separated by ';'"),
     ("label,a,b\na,0.5,0.5\n", "has no columns logit_CLASS or prob_CLASS, one per class; there is label, a, b"),
     ("label,prob_a,prob_b\nc,0.5,0.5\nd,1,0\nc,1,0\n", "'c', 'd' among the labels, first in line 2, is no class"),
     ("label,prob_a,prob_b\n2,0.5,0.5\n", "'2' among the labels, first in line 2, is no class of the scores, which are"),
-    ("label,prob_1,prob_2\n0,0.5,0.5\n", "'0' among the labels"),
+    ("label,prob_1,prob_2\n0,0.5,0.5\n", "could be the name of a class or its index"),
     ('label,prob_a,prob_b\n"a,0.5,0.5\n', "damaged or incomplete"),
     ('label,prob_a,prob_b\na,0.5,0.5\n"b\n",1,0,0\n', "line 4: 4 cells"),
 ]

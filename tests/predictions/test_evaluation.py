@@ -47,17 +47,35 @@ def test_intervals_are_left_out_where_they_would_take_long(tmp_path: Path, monke
         assert left_out.result.count == 60
         asked_for = evaluate_predictions(file, replicates=5)
         assert asked_for.intervals
+        assert evaluate_predictions(file, replicates=0).examples is None
         kept = evaluate_predictions(file, replicates=0, keep_examples=True)
         assert kept.examples is not None
         assert not kept.intervals
 
 
+def test_point_estimates_do_not_need_replicates(tmp_path: Path) -> None:
+    path, _ = WRITERS["npz"](tmp_path, *predictions(60, 3, "logits"), "logits")
+    plain = evaluate_predictions(read_predictions(path), replicates=0)
+    assert plain.intervals == {}
+    assert plain.metrics() == evaluate_predictions(read_predictions(path), replicates=20).metrics()
+    assert {"aurc", "debiased_ece", "adaptive_ece", "smooth_ece"} <= set(plain.metrics())
+
+
+def test_few_examples_get_estimates_without_intervals(tmp_path: Path) -> None:
+    for rows, some in ((1, False), (29, False), (30, True)):
+        path, _ = WRITERS["npz"](tmp_path, *predictions(rows, 3, "logits"), "logits")
+        found = evaluate_predictions(read_predictions(path), replicates=20)
+        assert bool(found.intervals) is some
+        assert bool(found.remarks()) is not some
+        assert "aurc" in found.metrics()
+
+
 @pytest.mark.parametrize(
     ("scores", "labels", "accuracy"),
     [
-        (np.array([[1e30, -1e30]]), np.array([0]), 1.0),  # one example, huge logits
-        (np.array([[6e4, -6e4]] * 3, np.float16), np.array([1, 1, 1]), 0.0),  # all wrong
-        (np.array([[3e38, 3e38]] * 3, np.float32), np.array([0, 0, 0]), 1.0),  # a sum that overflows
+        (np.array([[1e30, -1e30]] * 30), np.zeros(30, int), 1.0),  # huge logits
+        (np.array([[6e4, -6e4]] * 30, np.float16), np.ones(30, int), 0.0),  # all wrong
+        (np.array([[3e38, 3e38]] * 30, np.float32), np.zeros(30, int), 1.0),  # a sum that overflows
     ],
 )
 def test_edges(scores: Any, labels: Any, accuracy: float, tmp_path: Path) -> None:
@@ -68,7 +86,7 @@ def test_edges(scores: Any, labels: Any, accuracy: float, tmp_path: Path) -> Non
 
 
 def test_a_label_of_probability_zero_has_an_infinite_nll_without_an_interval(tmp_path: Path) -> None:
-    path, _ = WRITERS["npz"](tmp_path, np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([1, 0]), "probs")
+    path, _ = WRITERS["npz"](tmp_path, np.array([[1.0, 0.0], [0.5, 0.5]] * 15), np.array([1, 0] * 15), "probs")
     found = evaluate_predictions(read_predictions(path), replicates=10)
     assert found.metrics()["nll"] == np.inf
     assert np.isnan(found.intervals["nll"].low)

@@ -102,17 +102,11 @@ def test_headings_that_are_numbers_name_the_classes_in_their_order(tmp_path: Pat
     columns = {"prob_1": [0.1, 0.6], "prob_10": [0.8, 0.1], "prob_2": [0.1, 0.3]}
     pq.write_table(pa.table({"label": [10, 1], **columns}), tmp_path / "a.parquet")
     for file in ("a.csv", "a.parquet"):
-        found = read_predictions(tmp_path / file)
+        found = read_predictions(tmp_path / file, labels_are="names")
         assert found.class_names == ("1", "2", "10")
         chunk = found.load()
         assert chunk.scores.tolist() == [[0.1, 0.1, 0.8], [0.6, 0.3, 0.1]]
         assert chunk.labels.tolist() == [2, 0]
-
-
-def test_in_arrays_an_integer_is_an_index_whatever_the_names_are(tmp_path: Path) -> None:
-    scores, labels = predictions(11, 3, "probs")
-    np.savez(tmp_path / "a.npz", probs=scores, labels=labels, class_names=np.array(["2", "1", "0"]))
-    np.testing.assert_array_equal(read_predictions(tmp_path / "a.npz").load().labels, labels)
 
 
 def test_other_names_and_a_choice_between_two(tmp_path: Path) -> None:

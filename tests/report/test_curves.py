@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
@@ -13,13 +12,20 @@ import pytest
 import torch
 
 import singleshot as ss
+from singleshot.metrics.examples import Examples
+from singleshot.metrics.selective import RiskCoverage, risk_coverage
 from singleshot.report import coverage_curve, ece_against_passes, ece_by_passes, risk_coverage_curve
 from singleshot.report.palette import line_styles
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-CURVE = SimpleNamespace(coverage=[0.25, 0.5, 0.75, 1.0], risk=[1.0, 0.5, 1 / 3, 0.5])
+
+def risk_curve(coverage: Any, risk: Any) -> RiskCoverage:
+    return RiskCoverage(np.linspace(1, 0, len(coverage)), np.array(coverage), np.array(risk), len(coverage))
+
+
+CURVE = risk_curve([0.25, 0.5, 0.75, 1.0], [1.0, 0.5, 1 / 3, 0.5])
 PASSES = {"VWCI": {5: [0.1, 0.2, 0.4], 2: [0.3, 0.3, 0.3]}, "CE": {1: [0.25]}}
 
 
@@ -64,10 +70,12 @@ def test_the_coverage_curve_draws_the_coverage_of_each_result() -> None:
 
 
 def test_the_risk_coverage_curve_draws_what_it_is_given() -> None:
-    ax = risk_coverage_curve({"net": CURVE})
+    probs = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.8, 0.2], [0.6, 0.4]])
+    curve = risk_coverage(Examples.of(probs=probs, labels=torch.tensor([1, 0, 1, 0])))
+    ax = risk_coverage_curve({"net": curve})
     coverage, risk = drawn(ax, "net")
-    assert coverage == CURVE.coverage
-    assert risk == pytest.approx(CURVE.risk)
+    assert coverage == [0.25, 0.75, 1.0]  # equal confidences are kept together
+    assert risk == pytest.approx([1.0, 2 / 3, 0.5])
     assert ax.get_legend() is None  # nothing to tell apart
     assert ax.get_ylim()[1] >= 1.0
 
@@ -76,12 +84,12 @@ def test_the_risk_of_the_first_few_does_not_set_the_scale() -> None:
     count = 1000
     risk = np.linspace(0, 0.1, count)
     risk[0] = 1.0
-    ax = risk_coverage_curve({"net": SimpleNamespace(coverage=np.arange(1, count + 1) / count, risk=risk)})
+    ax = risk_coverage_curve({"net": risk_curve(np.arange(1, count + 1) / count, risk)})
     assert 0.1 < ax.get_ylim()[1] < 0.2
 
 
 def test_no_errors_at_all_still_have_a_scale() -> None:
-    ax = risk_coverage_curve({"net": SimpleNamespace(coverage=[1.0], risk=[0.0])})
+    ax = risk_coverage_curve({"net": risk_curve([1.0], [0.0])})
     assert ax.get_ylim()[1] > 0
 
 
@@ -127,7 +135,7 @@ def test_each_draws_where_it_is_told_and_refuses_nothing_to_draw(draw: Callable[
 @pytest.mark.parametrize("curve", [([0.5, 1.0], [0.1]), ([], []), ([[1.0]], [[1.0]])])
 def test_a_risk_coverage_curve_needs_arrays_of_one_length(curve: tuple[list[Any], list[Any]]) -> None:
     with pytest.raises(ValueError, match=r"curves\['net'\] must have coverage and risk of one length"):
-        risk_coverage_curve({"net": SimpleNamespace(coverage=curve[0], risk=curve[1])})
+        risk_coverage_curve({"net": risk_curve(*curve)})
 
 
 @pytest.mark.parametrize("eces", [{0: [0.1]}, {2.5: [0.1]}, {2: []}, {2: [float("nan")]}, {2: [[0.1]]}])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import pytest
@@ -57,6 +58,21 @@ def test_intervals_are_those_of_wilson_in_the_middle_of_each_filled_bin(
     plt.close("all")
 
 
+@pytest.mark.parametrize("level", [0.95, None])
+def test_alone_it_has_a_legend_outside_the_axes(result: ss.CalibrationResult, level: float | None) -> None:
+    ax = ss.reliability_diagram(result, level=level)
+    figure: Any = ax.figure
+    (legend,) = figure.legends
+    wanted = ["accuracy", "calibrated", "gap to confidence"] if level is None else ["95 % interval", "accuracy"]
+    assert sorted(text.get_text() for text in legend.get_texts())[: len(wanted)] == wanted
+    figure.draw_without_rendering()
+    box, inside = legend.get_window_extent(), ax.get_tightbbox()
+    assert not box.overlaps(inside)
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
+    assert box.y0 >= 0
+    plt.close("all")
+
+
 @pytest.mark.parametrize("label", [0, 1])
 def test_all_right_and_all_wrong_are_drawn(label: int) -> None:
     calibration = ss.Calibration(bins=20)
@@ -70,4 +86,7 @@ def test_it_draws_where_it_is_told(result: ss.CalibrationResult) -> None:
     _, axes = plt.subplots(1, 2)
     assert ss.reliability_diagram(result, ax=axes[1]) is axes[1]
     assert not axes[0].containers
+    assert axes[1].get_legend() is None
+    assert not axes[1].figure.legends  # several diagrams have one together
+    assert sorted(axes[1].get_legend_handles_labels()[1]) == ["accuracy", "calibrated", "gap to confidence"]
     plt.close("all")

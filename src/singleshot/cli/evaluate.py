@@ -19,6 +19,7 @@ def evaluate(  # noqa: PLR0917
     kind: Literal["logits", "probs"] | None = None,
     scores: str | None = None,
     labels: str | None = None,
+    labels_are: Literal["names", "indices"] | None = None,
     bins: int = 20,
     classwise: bool = False,
     replicates: int | None = None,
@@ -41,8 +42,9 @@ def evaluate(  # noqa: PLR0917
 
     .npy: scores in a file with logits or probs in its name, labels in another, named with --labels.
 
-    Labels are class indices, or names of classes. Whether scores are logits or probabilities is said by their name or
-    by --kind, and never guessed. Files may be larger than memory. Several sources are compared with the first.
+    Labels are names of classes or, where they are whole numbers, class indices counted from 0. Whether scores are
+    logits or probabilities is said by their name or by --kind, and never guessed. Files may be larger than memory.
+    Several sources are compared with the first.
 
     Example: singleshot evaluate predictions.csv --figure reliability.png
 
@@ -55,10 +57,12 @@ def evaluate(  # noqa: PLR0917
         kind: what scores are, where their name does not say, or which to take where there are both.
         scores: name of the array that holds the scores, or what the names of their columns begin with.
         labels: name of the array or column of labels; for an .npy file, the .npy file with its labels.
+        labels_are: what whole numbers among the labels are, where classes are named by other numbers than their
+            indices.
         bins: equal-width bins of the confidence.
         classwise: measure the classwise ECE too.
-        replicates: bootstrap resamples for the intervals, 0 for none; by default 1000 for files of up to a million
-            examples and for comparisons, else none.
+        replicates: bootstrap resamples for the intervals, and for comparisons, 0 for none; by default 1000 for files of
+            up to a million examples, and none for longer ones and for runs that are not compared.
         accuracy: also find the lowest confidence from which predictions are sure to be right this often.
         figure: draw reliability diagrams to this .png, .pdf or .svg file.
         split: of a run, the test images; or those it was validated on, or trained on.
@@ -76,8 +80,9 @@ def evaluate(  # noqa: PLR0917
         bins=bins,
         classwise=classwise,
         replicates=replicates,
-        keep_examples=accuracy is not None or len(sources) > 1,
-        told={"kind": kind, "scores": scores, "labels": labels},
+        keep_examples=accuracy is not None,
+        compare=len(sources) > 1 and replicates != 0,
+        told={"kind": kind, "scores": scores, "labels": labels, "labels_are": labels_are},
         of_run={"split": split, "weights": weights, "data_root": data_root, "device": device},
         predictions=predictions,
     )

@@ -24,8 +24,9 @@ def export(  # noqa: PLR0917
 
     It takes uint8 images (batch, channels, height, width) as they are, normalizes them itself, and gives `logits` and
     `probs`, from one pass without noise. Its metadata hold the class names, the normalization and the temperature. The
-    file is run and compared with the network before it is kept. torch.export.load, which reads a .pt2 file, may run
-    code in it: load only those that you trust.
+    file is run and compared with the network, and kept only if they agree to 1e-5, relative to the largest logit where
+    that is above 1; else the exit code is 1. torch.export.load, which reads a .pt2 file, may run code in it: load only
+    those that you trust.
 
     Example: singleshot export runs/a --format onnx -o a.onnx --temperature scaling.json
 
@@ -57,9 +58,15 @@ def _temperature(text: str) -> float:
     path = Path(text)
     if not path.is_file():
         raise ValueError(f"--temperature {text} is neither a number nor a file")
-    from singleshot.posthoc import TemperatureScaling
+    from singleshot.posthoc import TemperatureScaling, load_scaling
 
-    return TemperatureScaling.load(path).temperature
+    scaling = load_scaling(path)
+    if not isinstance(scaling, TemperatureScaling):
+        raise ValueError(
+            f"--temperature {text} holds {scaling.method} scaling, and only a temperature can be folded into the "
+            "network; singleshot calibrate --method temperature --save-scaling makes one"
+        )
+    return scaling.temperature
 
 
 def _print(done: Exported) -> None:

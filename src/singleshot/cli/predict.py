@@ -56,8 +56,12 @@ def predict(  # noqa: PLR0917
 def _print_table(found: list[Prediction], abstain_below: float) -> None:
     from rich.cells import cell_len
 
+    from singleshot.checks import printable
+
     rows = [("image", "class", "confidence")]
-    rows += [(one.image, "— abstained" if one.abstained else one.class_name, f"{one.confidence:.3f}") for one in found]
+    for one in found:
+        name = "— abstained" if one.abstained else printable(one.class_name)
+        rows.append((printable(one.image), name, f"{one.confidence:.3f}"))
     widths = [max(cell_len(row[column]) for row in rows) for column in range(2)]
     # Plain text, a line per image however long: a path that is broken or cut off is of no use.
     for row in rows:
@@ -66,10 +70,3 @@ def _print_table(found: list[Prediction], abstain_below: float) -> None:
     if abstain_below:
         silent = sum(one.abstained for one in found)
         print(f"{silent} of {len(found)} abstained: confidence below {abstain_below:g}")
-
-
-def _printable(name: str) -> str:
-    """A name on one line, its control characters spelled out: a terminal would obey them."""
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape", "surrogatepass").decode() for sign in name
-    )

@@ -55,7 +55,8 @@ def export_model(
     """Write a classifier as one file: inputs to ``logits`` and ``probs``, for any batch size, in float32.
 
     Dropout and stochastic depth are as in evaluation, and nothing random is left. The file is run on random inputs and
-    kept only if it agrees with the model to 1e-5. The model itself is not changed.
+    kept only if its logits and probabilities agree with those of the model to 1e-5, relative to the largest logit where
+    that is above 1 (float32 has no more digits); else it raises `ParityError`. The model itself is not changed.
 
     A ``.pt2`` file is read with ``torch.export.load``; read only those that you trust. `read_facts` tells what a file
     is without running anything in it.
@@ -94,15 +95,15 @@ def export_model(
     classes = check_classifier(classifier, inputs)
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"class_names must name the model's {classes} classes, got {len(class_names)} names")
-    # Two rows: a batch of one would be taken for a constant. Pixels are 0, so that no image of the caller's is stored.
-    program = trace(classifier, torch.zeros_like(inputs[:2]) if mean is not None else inputs[:2])
+    program = trace(classifier, inputs[:2])  # a batch of one would be taken for a constant
+    divided = "" if temperature is None else ", divided by the temperature"
     facts = {
         **(about or {}),
         "format": FORMAT,
         "class_names": None if class_names is None else [str(name) for name in class_names],
         "classes": classes,
         "input": _described(example, mean is not None),
-        "outputs": {"logits": "unnormalised, divided by the temperature", "probs": "softmax of the logits"},
+        "outputs": {"logits": f"unnormalised{divided}", "probs": "softmax of the logits"},
         "mean": None if mean is None else [float(value) for value in mean],
         "std": None if std is None else [float(value) for value in std],
         "temperature": None if temperature is None else float(temperature),

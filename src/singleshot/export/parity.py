@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from singleshot.errors import StoppedError
+
 TOLERANCE = 1e-5
 BATCHES = (1, 7)  # one alone, and one that no example had
 
@@ -14,7 +16,7 @@ Outputs = tuple[Tensor, Tensor]
 """Logits and probabilities."""
 
 
-class ParityError(ValueError):
+class ParityError(StoppedError):
     """An exported program that disagrees with its model."""
 
 
@@ -35,7 +37,8 @@ def check_parity(
         for name, one, other in zip(("logits", "probabilities"), wanted, found, strict=True):
             if one.shape != other.shape:
                 raise ParityError(
-                    f"the exported {name} have shape {tuple(other.shape)}, those of the model {one.shape}"
+                    f"the exported {name} have shape {tuple(other.shape)}, those of the model {tuple(one.shape)}; "
+                    "nothing was written"
                 )
             difference = float((one.double() - other.double()).abs().max()) / scale
             if not difference <= TOLERANCE:  # NaN is not either

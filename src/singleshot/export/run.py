@@ -40,7 +40,7 @@ def export_run(
         temperature=temperature,
         about={
             "model": run.recipe.model,
-            "dataset": run.recipe.dataset,
+            "dataset": Path(run.recipe.dataset).name,  # where a folder is on this machine is nobody's business
             "weights": weights,
             "step": run.checkpoint(weights).step,
         },

@@ -16,8 +16,9 @@ from singleshot.export.parity import Outputs
 
 
 def write_program(program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any]) -> None:
-    """Write the program, with the facts as an extra file in its archive."""
+    """Write the program, with the facts as an extra file in its archive, and without the example it was traced on."""
     text = json.dumps(facts, ensure_ascii=False, allow_nan=False, indent=2)
+    program.example_inputs = None  # they are the caller's: tokens of a text, features of a person
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the archive's own workings
         torch.export.save(program, path, extra_files={ENTRY: text})

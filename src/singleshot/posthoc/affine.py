@@ -31,6 +31,7 @@ CHUNK = 2**17  # numbers worked on at once, in float64
 KEPT = 2**24  # features up to this many are kept between steps, 128 MB in float64; more are made anew each time
 GRADIENT_TOLERANCE = 1e-12  # of the norm; double precision ends a little below
 LARGEST_FEATURE = 100.0  # where no temperature is best, logits far beyond 100 are brought down to it
+LARGEST_SPREAD = 1e11  # in temperatures: float64 keeps five digits of what is beside it
 
 
 def features(logits: Tensor, on: Inputs) -> Tensor:
@@ -40,17 +41,32 @@ def features(logits: Tensor, on: Inputs) -> Tensor:
     return torch.log_softmax(logits, -1)
 
 
+def top_at_zero(scores: Tensor, logits: Tensor) -> Tensor:
+    """Float64 scores with the largest at 0, where float32 has most digits; float32 unless the logits are float64."""
+    scores = scores - scores.amax(-1, keepdim=True)
+    if logits.dtype == torch.float64:
+        return scores
+    return scores.clamp(min=torch.finfo(torch.float32).min).float()
+
+
 def first_temperature(logits: Tensor, labels: Tensor) -> float:
     """The best temperature; where there is none, that which leaves logits of an ordinary size as they are."""
     best = best_temperature(logits, labels)
+    spread = float(logits.amax()) - float(logits.amin())
+    temperature = best if not isinstance(best, NoFiniteTemperature) else max(1.0, best.scale / LARGEST_FEATURE)
+    if spread > LARGEST_SPREAD * temperature:
+        raise ValueError(
+            f"logits must lie within {LARGEST_SPREAD:g} temperatures of each other, got {spread:g} with a temperature "
+            f"of {temperature:g}: their mean would drown the rest. Leave masked classes out, or mask them with -1e4."
+        )
     if not isinstance(best, NoFiniteTemperature):
-        return best
+        return temperature
     warnings.warn(
         f"no finite temperature is best here: {best.why}. The fit begins from the logits as they are, and only its "
         "regularisation keeps it finite; more data, with both right and wrong predictions, would give a real fit.",
         stacklevel=4,
     )
-    return max(1.0, float(logits.double().abs().max()) / LARGEST_FEATURE)
+    return temperature
 
 
 @dataclass(frozen=True)

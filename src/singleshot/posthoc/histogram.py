@@ -19,6 +19,7 @@ from singleshot.posthoc.storage import check_names, number, rows_of_numbers
 Kind = Literal["top_label", "one_vs_rest"]
 KINDS = ("top_label", "one_vs_rest")
 MISSING = "their frequency is 0 in every bin, so next to nothing is left of them"
+MISSING_TOP = "predictions of them count as wrong here, and where they are right the confidence comes out too low"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +64,11 @@ class HistogramBinning(Scaling):
         bins = check_size("bins", bins, 1)
         logits, labels = fitting_set(logits, labels)
         probs, classes = double_probs(logits), logits.shape[1]
+        warn_of_missing_classes(labels, classes, MISSING_TOP if kind == "top_label" else MISSING)
         if kind == "top_label":
             confidence, predicted = probs.max(1)
             filled = [_filled_bins(confidence, predicted == labels, bins)]
         else:
-            warn_of_missing_classes(labels, classes, MISSING)
             filled = [_filled_bins(probs[:, index], labels == index, bins) for index in range(classes)]
         edges, values = zip(*filled, strict=True)
         return cls(edges, values, len(labels), classes, kind)

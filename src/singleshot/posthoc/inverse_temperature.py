@@ -8,6 +8,7 @@ worked on in float64, a cache-sized chunk at a time: the data is never copied wh
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 BOUND = 1e4  # where no temperature is best: how many times hotter or colder than the logits' own scale to stop
+LARGEST_MARGIN = 1e290  # in units of the scale: sums of them over rows and classes stay finite
 MAX_STEPS = 200
 CHUNK = 2**17  # numbers worked on at once: 1 MB in float64 stays in the cache, and is enough to keep it busy
 LARGE = 2**18  # numbers from which on the search begins with a sample of one row in 16
@@ -26,20 +28,42 @@ class NoFiniteTemperature:
 
     bound: float
     why: str
+    scale: float
 
 
 def best_temperature(logits: Tensor, labels: Tensor) -> float | NoFiniteTemperature:
     """The τ of least mean NLL for checked logits (N, C) and labels (N,), right to about 1e-13 of itself."""
-    scale = float(torch.maximum(logits.amax(), -logits.amin())) or 1.0
-    slope, largest = 0.0, -math.inf
+    typical, widest = _gaps(logits)
+    scale = max(typical, float(torch.maximum(logits.amax(), -logits.amin())) / LARGEST_MARGIN)
+    slope, largest, smallest = 0.0, -math.inf, 0.0
     for margins in _margins(logits, labels, scale):
         slope += float(margins.mean(1).sum())  # at b = 0, where the softmax is uniform
-        largest = max(largest, float(margins.max()))
+        largest, smallest = max(largest, float(margins.max())), min(smallest, float(margins.min()))
     if largest <= 0:
-        return NoFiniteTemperature(scale / BOUND, "every label has the largest logit, so colder is always better")
+        bound = max(widest / BOUND, sys.float_info.min)
+        return NoFiniteTemperature(bound, "every label has the largest logit, so colder is always better", widest)
     if slope >= 0:
-        return NoFiniteTemperature(scale * BOUND, "the logits are no better than chance, so hotter is always better")
-    return scale / _root_of_slope(logits, labels, scale, _first_guess(logits, labels, scale))
+        bound = min(widest * BOUND, sys.float_info.max)
+        return NoFiniteTemperature(bound, "the logits are no better than chance, so hotter is always better", widest)
+    # The curvature is at most a quarter of the squared spread, so up to low the slope cannot have risen to 0. With P
+    # the largest margin the sum of slopes is at least P/C − NC/(e·b), and that is above 0 at high.
+    examples, classes = logits.shape
+    low = -slope / examples / (largest - smallest) / (largest - smallest)
+    high = examples * classes**2 / largest
+    guess = _first_guess(logits, labels, scale)
+    return scale / _root_of_slope(logits, labels, scale, inverse=guess, low=low, high=high)
+
+
+def _gaps(logits: Tensor) -> tuple[float, float]:
+    """How far the largest logit is above the next, typically and at most: a class masked with −1e9 has no say in it."""
+    rows = logits[:: max(1, logits.numel() // LARGE)].double()
+    top = rows.topk(min(2, rows.shape[1]), 1).values
+    gaps = (top[:, 0] - top[:, -1]).clamp_(max=sys.float_info.max)
+    gaps = gaps[gaps > 0]
+    if len(gaps):
+        return float(gaps.median()), float(gaps.max())
+    size = float(torch.maximum(logits.amax(), -logits.amin())) or 1.0
+    return size, size
 
 
 def _first_guess(logits: Tensor, labels: Tensor, scale: float) -> float:
@@ -51,30 +75,33 @@ def _first_guess(logits: Tensor, labels: Tensor, scale: float) -> float:
     return 1.0
 
 
-def _root_of_slope(logits: Tensor, labels: Tensor, scale: float, inverse: float) -> float:
-    """The b > 0 at which the slope, negative at 0 and increasing, is 0; the search begins at ``inverse``."""
-    low, high = 0.0, math.inf
-    reach, last_slope, last_step = 1.0, math.inf, 0.0
+def _root_of_slope(logits: Tensor, labels: Tensor, scale: float, *, inverse: float, low: float, high: float) -> float:
+    """The b between ``low`` and ``high`` at which the increasing slope is 0; the search begins at ``inverse``."""
+    inverse = inverse if low < inverse < high else _between(low, high)
+    last_step, last_newton = math.inf, 0.0
     for _ in range(MAX_STEPS):
         slope, curvature = _slope_and_curvature(logits, labels, scale, inverse)
         low, high = (inverse, high) if slope < 0 else (low, inverse)
-        newton = inverse - slope / curvature if curvature > 0 else math.nan
+        newton = inverse - slope / curvature if 0 < curvature < math.inf else math.nan
         step = abs(newton - inverse)
         # Newton squares its error each time, so two of its steps foretell the third: no pass only to see that.
-        foretold = step * (step / last_step) ** 2 if last_step else math.inf
+        foretold = step * (step / last_newton) ** 2 if last_newton else math.inf
         if step <= 1e-13 * inverse or foretold <= 1e-16 * inverse or low >= (1 - 1e-15) * high:
             return newton if low <= newton <= high else inverse
-        if math.isinf(high):
-            # Still left of the root. Newton is trusted while it closes in; where it crawls, strides get ever longer.
-            reach = 1.0 if abs(slope) < 0.1 * abs(last_slope) else 2 * reach
-            stride = reach * (newton - inverse)
-            inverse = inverse + stride if 0 < stride < inverse * reach else 2 * inverse
-        else:
-            # A Newton step that stays in the bracket but hardly moves would crawl: halving is never that slow.
-            inside = low < newton < high and abs(newton - inverse) < (high - low) / 2
-            inverse = newton if inside else (low + high) / 2
-        last_slope, last_step = slope, step if inverse == newton else 0.0
-    raise RuntimeError(f"the temperature did not converge in {MAX_STEPS} steps: 1/τ is between {low:g} and {high:g}")
+        # Newton's steps must shrink, or they would crawl: halving the bracket is never that slow.
+        trusted = low < newton < high and step <= last_step / 2
+        following = newton if trusted else _between(low, high)
+        last_step, last_newton = abs(following - inverse), step if trusted else 0.0
+        inverse = following
+    raise ValueError(
+        f"the temperature did not converge in {MAX_STEPS} steps: it is between {scale / high:g} and {scale / low:g}. "
+        "Logits of very different sizes, such as classes masked with a huge negative number, can be the cause."
+    )
+
+
+def _between(low: float, high: float) -> float:
+    """Halfway; in orders of magnitude, where there are many between them."""
+    return math.sqrt(low) * math.sqrt(high) if high > 4 * low else (low + high) / 2
 
 
 def _slope_and_curvature(logits: Tensor, labels: Tensor, scale: float, inverse: float) -> tuple[float, float]:
@@ -84,7 +111,8 @@ def _slope_and_curvature(logits: Tensor, labels: Tensor, scale: float, inverse: 
         probs = torch.softmax(margins * inverse, dim=1)
         mean = (probs * margins).sum(1, keepdim=True)
         slope += float(mean.sum())
-        curvature += float(margins.sub_(mean).square_().mul_(probs).sum())
+        margins.sub_(mean)
+        curvature += float(probs.mul_(margins).mul_(margins).sum())  # in this order 0 · huge² is 0
     return slope / len(labels), curvature / len(labels)
 
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from singleshot.checks import check_choice
-from singleshot.posthoc.affine import Array, Inputs, Problem, features, first_temperature, solve
+from singleshot.posthoc.affine import Array, Inputs, Problem, features, first_temperature, solve, top_at_zero
 from singleshot.posthoc.fitting import fitting_set, warn_of_missing_classes
-from singleshot.posthoc.scaling import Scaling, at_least_float32, check_classes
+from singleshot.posthoc.scaling import Scaling, check_classes
 from singleshot.posthoc.storage import check_names, matrix, vector
 from singleshot.posthoc.strength import OnExamples, check_strength, chosen_strength
 from singleshot.posthoc.vector import MISSING
@@ -25,7 +25,8 @@ ON = ("logits", "log_probs")
 class MatrixScaling(Scaling):
     """Maps logits z to W x + b, where x is z − mean z or, for Dirichlet calibration, log softmax(z).
 
-    Either way the result depends on softmax(z) alone. Half precision comes back as float32.
+    Either way the result depends on softmax(z) alone. A constant for all classes then puts the largest at 0. Half
+    precision comes back as float32.
 
     >>> logits, labels = torch.tensor([[2.0, 0.0]]).repeat(300, 1), torch.arange(300) % 3 // 2
     >>> MatrixScaling.fit(logits, labels, strength=0.01)(logits).softmax(1)[0]  # right two times out of three
@@ -93,8 +94,8 @@ class MatrixScaling(Scaling):
     def __call__(self, logits: Tensor) -> Tensor:
         """Logits (..., C), each class a weighted sum of all."""
         check_classes(logits, len(self.bias))
-        inputs = features(at_least_float32(logits), self.on)
-        return inputs @ self.weight.to(inputs).T + self.bias.to(inputs)
+        inputs = features(logits.double(), self.on)
+        return top_at_zero(inputs @ self.weight.to(inputs).T + self.bias.to(inputs), logits)
 
     def parameters(self) -> dict[str, object]:
         """Weight, bias and what they apply to."""

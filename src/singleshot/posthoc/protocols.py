@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from singleshot.checks import as_tensor, check_labels
 from singleshot.data.split import split_training
+from singleshot.posthoc.fitting import fitting_set
 from singleshot.posthoc.temperature import TemperatureScaling
 
 HELD_OUT = 0.1
@@ -22,16 +24,35 @@ def temperature_case1(train_logits: Tensor, train_labels: Tensor) -> Temperature
     return TemperatureScaling.fit(train_logits, train_labels)
 
 
-def temperature_case2(held_out_logits: Tensor, held_out_labels: Tensor) -> TemperatureScaling:
+def temperature_case2(logits: Tensor, labels: Tensor, held_out: Any = None) -> TemperatureScaling:
     """Case 2: the temperature of a model trained on 90 % of the examples, fitted on its logits for the other 10 %.
+
+    ``logits`` (N, C) and ``labels`` (N,) are those of all training examples, and ``held_out`` the positions of those
+    the model was not trained on; if left out, those that ``case2_split(labels)`` gives.
 
     >>> import torch
     >>> labels = torch.arange(100) % 5
-    >>> train, held_out = case2_split(labels)  # train a model on the first; then
+    >>> train, held_out = case2_split(labels)  # train a model on the first; then, with its logits for all,
     >>> logits = torch.randn(100, 5, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(5)[labels]
-    >>> scaling = temperature_case2(logits[held_out], labels[held_out])
+    >>> scaling = temperature_case2(logits, labels, held_out)
     """
-    return TemperatureScaling.fit(held_out_logits, held_out_labels)
+    logits, labels = fitting_set(logits, labels)
+    positions = case2_split(labels)[1] if held_out is None else _positions(held_out, len(labels))
+    return TemperatureScaling.fit(logits[positions], labels[positions])
+
+
+def _positions(held_out: Any, examples: int) -> Tensor:
+    """Distinct positions in [0, examples), some but not all of them, or an error."""
+    found = as_tensor(held_out, "held_out")
+    if found.ndim != 1 or found.is_floating_point() or found.dtype == torch.bool:
+        raise ValueError(f"held_out must be a list of positions, got {found.dtype} of shape {tuple(found.shape)}")
+    found = found.long().cpu()
+    outside = found[(found < 0) | (found >= examples)]
+    if len(outside):
+        raise ValueError(f"held_out must lie in [0, {examples}), the training examples, got {int(outside[0])}")
+    if not 0 < len(found) < examples or len(set(found.tolist())) < len(found):
+        raise ValueError(f"held_out must be some of the {examples} training examples, each once, got {len(found)}")
+    return found
 
 
 def case2_split(labels: Any, *, held_out: float = HELD_OUT) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from singleshot.posthoc.storage import read_parameters, write_parameters
@@ -71,8 +70,3 @@ def check_classes(logits: Tensor, classes: int) -> None:
         raise ValueError(f"logits must be a floating point tensor, got {found}")
     if not logits.ndim or logits.shape[-1] != classes:
         raise ValueError(f"logits must have shape (..., {classes}), the classes of the fit, got {tuple(logits.shape)}")
-
-
-def at_least_float32(logits: Tensor) -> Tensor:
-    """The logits, half precision as float32: it has too few digits for log-probabilities."""
-    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from singleshot.posthoc.fitting import fitting_set
 from singleshot.posthoc.inverse_temperature import NoFiniteTemperature, best_temperature
 from singleshot.posthoc.scaling import Scaling
 from singleshot.posthoc.storage import check_names, number
+
+SMALLEST = sys.float_info.min  # smaller ones have few digits, and then no finite inverse
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class TemperatureScaling(Scaling):
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature must be a finite number above 0, got {self.temperature}")
+        if self.temperature < SMALLEST:
+            raise ValueError(
+                f"temperature must be at least {SMALLEST:g}, got {self.temperature}: dividing by it is past any number"
+            )
 
     @classmethod
     @torch.no_grad()

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.posthoc.affine import Problem, features, first_temperature, solve
+from singleshot.posthoc.affine import Problem, features, first_temperature, solve, top_at_zero
 from singleshot.posthoc.fitting import fitting_set, warn_of_missing_classes
-from singleshot.posthoc.scaling import Scaling, at_least_float32, check_classes
+from singleshot.posthoc.scaling import Scaling, check_classes
 from singleshot.posthoc.storage import check_names, vector
 from singleshot.posthoc.strength import OnExamples, check_strength, chosen_strength
 
@@ -23,7 +23,8 @@ MISSING = "their scale and bias are only a guess that makes them less likely"
 class VectorScaling(Scaling):
     """Maps logits z to s ∘ (z − mean z) + b: one scale s_c and one bias b_c for each class.
 
-    Taking the mean away makes the result depend on softmax(z) alone. Half precision comes back as float32.
+    Taking the mean away makes the result depend on softmax(z) alone. A constant for all classes then puts the largest
+    at 0. Half precision comes back as float32.
 
     >>> logits, labels = torch.tensor([[2.0, 0.0]]).repeat(300, 1), torch.arange(300) % 3 // 2
     >>> VectorScaling.fit(logits, labels, strength=0.01)(logits).softmax(1)[0]  # right two times out of three
@@ -63,8 +64,8 @@ class VectorScaling(Scaling):
     def __call__(self, logits: Tensor) -> Tensor:
         """Logits (..., C) with each class scaled and shifted."""
         check_classes(logits, len(self.scale))
-        centred = features(at_least_float32(logits), "logits")
-        return centred * self.scale.to(centred) + self.bias.to(centred)
+        centred = features(logits.double(), "logits")
+        return top_at_zero(centred * self.scale.to(centred) + self.bias.to(centred), logits)
 
     def parameters(self) -> dict[str, object]:
         """Scale and bias."""

@@ -20,10 +20,12 @@ from singleshot.predictions.npy_stream import (
     read_blocks,
     read_header,
 )
-from singleshot.predictions.source import Asked, Kind, RawBlock, Source, damage_named
+from singleshot.predictions.source import MEANINGS, Asked, Kind, LabelsAre, RawBlock, Source, damage_named
 
 MOST_NAME_BYTES = 2**28
+BLOCK_BYTES = 2**26  # of rows held at a time, however long their labels are
 CLASS_NAMES = "class_names"
+LABELS_ARE = "labels_are"
 MEMBER = ".npy"
 
 
@@ -38,14 +40,16 @@ def open_npz(path: Path, asked: Asked) -> Source:
         with _opened(archive, path, labels) as (_, labels_header):
             check_labels_header(labels_header)
         check_lengths(scores_header.what, labels_header.what, scores_header.shape[0], labels_header.shape[0])
-        names = _class_names(archive, path) if CLASS_NAMES in there else None
+        names = _texts(archive, path, CLASS_NAMES) if CLASS_NAMES in there else None
+        said = _texts(archive, path, LABELS_ARE) if LABELS_ARE in there else ()
+        labels_are = next((meaning for meaning in MEANINGS if said == (meaning,)), None)
 
     def read(rows: int) -> Iterator[RawBlock]:
         with damage_named(path), zipfile.ZipFile(path) as again:  # noqa: SIM117
             with _opened(again, path, scores) as one, _opened(again, path, labels) as other:
                 yield from _pairs(one, other, rows)
 
-    return _source(kind, scores_header, names, read)
+    return _source(kind, scores_header, names, read, labels_are)
 
 
 def open_npy(path: Path, asked: Asked) -> Source:
@@ -70,15 +74,16 @@ def open_npy(path: Path, asked: Asked) -> Source:
     return _source(kind, scores_header, None, read)
 
 
-def _source(kind: Kind, header: ArrayHeader, names: tuple[str, ...] | None, read: Any) -> Source:
-    return Source(
-        kind=kind, classes=header.shape[1], count=header.shape[0], class_names=names, has_headings=False, read=read
-    )
+def _source(
+    kind: Kind, header: ArrayHeader, names: tuple[str, ...] | None, read: Any, labels_are: LabelsAre | None = None
+) -> Source:
+    return Source(kind, header.shape[1], header.shape[0], names, read, labels_are)
 
 
 def _pairs(
     scores: tuple[IO[bytes], ArrayHeader], labels: tuple[IO[bytes], ArrayHeader], rows: int
 ) -> Iterator[RawBlock]:
+    rows = min(rows, max(1, BLOCK_BYTES // max(1, scores[1].row_bytes + labels[1].row_bytes)))
     both = zip(read_blocks(*scores, rows), read_blocks(*labels, rows), strict=True)
     for some_scores, some_labels in both:
         yield RawBlock(some_scores, some_labels)
@@ -104,8 +109,8 @@ def _file(path: Path) -> Iterator[tuple[IO[bytes], ArrayHeader]]:
         yield file, read_header(file, path.stat().st_size, str(path))
 
 
-def _class_names(archive: zipfile.ZipFile, path: Path) -> tuple[str, ...]:
-    with _opened(archive, path, CLASS_NAMES) as (file, header):
+def _texts(archive: zipfile.ZipFile, path: Path, name: str) -> tuple[str, ...]:
+    with _opened(archive, path, name) as (file, header):
         if len(header.shape) != 1 or header.dtype.kind not in "USiu":
             raise ValueError(f"{header.what} must be a list of names, got {header.dtype} of shape {header.shape}")
         if header.shape[0] * header.row_bytes > MOST_NAME_BYTES:

@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from singleshot.metrics.bootstrap import Interval, bootstrap
 from singleshot.metrics.calibration import Calibration
 from singleshot.metrics.consistency import ConsistencyTest, consistency_test
+from singleshot.metrics.estimates import Estimator
 from singleshot.metrics.examples import ExampleGathering, Examples
+from singleshot.metrics.resampling import sort_examples, whole
 from singleshot.metrics.result import CalibrationResult
 from singleshot.predictions.predictions import Predictions
 
 MOST_RESAMPLED = 1_000_000
 """Examples up to which intervals are made without being asked for: so far they take seconds and a few megabytes."""
+FEWEST_RESAMPLED = 30
+"""Examples from which on intervals are made: resamples of fewer say little about the next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +27,21 @@ class Evaluation:
     examples: Examples | None  # None where they were not kept
     intervals: dict[str, Interval] = field(default_factory=dict)
     consistency: ConsistencyTest | None = None  # whether perfect calibration could look like this
+    from_examples: dict[str, float] = field(default_factory=dict)  # the metrics that the bins do not tell
 
     def metrics(self) -> dict[str, float]:
-        """Every metric by name, those that only the examples can tell included where there are intervals."""
-        return {**{name: one.estimate for name, one in self.intervals.items()}, **self.result.metrics()}
+        """Every metric by name, those that only the examples can tell included where these were kept."""
+        return {**self.from_examples, **self.result.metrics()}
+
+    def remarks(self) -> list[str]:
+        """Why something is left out that others have."""
+        if self.examples is None:
+            what = "intervals, AURC, and the debiased, equal-mass and smooth ECE"
+            where = f"above {MOST_RESAMPLED:,} examples and for runs"
+            return [f"Left out {where} unless asked for: {what}; --replicates 1000 gives them."]
+        if len(self.examples) < FEWEST_RESAMPLED and self.consistency is not None:
+            return [f"No intervals: they take {FEWEST_RESAMPLED} examples or more, here are {len(self.examples)}."]
+        return []
 
 
 def evaluate_predictions(
@@ -37,20 +52,22 @@ def evaluate_predictions(
     replicates: int | None = None,
     keep_examples: bool = False,
 ) -> Evaluation:
-    """Measure predictions in one pass that needs O(bins) memory, and 13 bytes per example where intervals are wanted.
+    """Measure predictions in one pass that needs O(bins) memory, and 13 bytes per example where examples are kept.
+
+    They are kept up to a million, and beyond where intervals or examples are asked for.
 
     Args:
         predictions: what `read_predictions` opened.
         bins: equal-width bins of the confidence.
         classwise: also compute the classwise ECE.
         replicates: bootstrap resamples for the intervals, 0 for none; by default 1,000, and none for more than a
-            million examples.
-        keep_examples: keep them in any case, for comparisons and thresholds.
+            million examples. There are none for fewer than 30 either.
+        keep_examples: keep them in any case, for thresholds.
     """
     calibration = Calibration(bins=bins, classwise=classwise)
-    by_default = replicates is None and not keep_examples
+    by_default = not replicates and not keep_examples
     is_long = by_default and (predictions.source.count or 0) > MOST_RESAMPLED
-    gathering = ExampleGathering() if keep_examples or (replicates != 0 and not is_long) else None
+    gathering = None if is_long else ExampleGathering()
     count = 0
     for batch in predictions.batches():
         calibration.update(**batch)
@@ -63,11 +80,20 @@ def evaluate_predictions(
     if replicates is None:
         replicates = 1000 if count <= MOST_RESAMPLED else 0
     result = calibration.compute()
-    if not replicates or examples is None:
-        return Evaluation(result, examples)
-    return Evaluation(
-        result,
-        examples,
-        intervals=bootstrap(examples, replicates=replicates, bins=bins),
-        consistency=consistency_test(examples, replicates=replicates, bins=bins),
-    )
+    if examples is None:
+        return Evaluation(result, None)
+    intervals = {}
+    if replicates and count >= FEWEST_RESAMPLED:
+        intervals = bootstrap(examples, replicates=replicates, bins=bins)
+        points = {name: one.estimate for name, one in intervals.items()}
+    else:
+        points = point_estimates(examples, bins)
+    consistency = consistency_test(examples, replicates=replicates, bins=bins) if replicates else None
+    return Evaluation(result, examples, intervals, consistency, points)
+
+
+def point_estimates(examples: Examples, bins: int) -> dict[str, float]:
+    """Every metric that bootstrap gives an interval for."""
+    table = sort_examples(examples, bins)
+    own = whole(table)
+    return {name: float(value) for name, value in Estimator.of(table, own).metrics(own).items()}

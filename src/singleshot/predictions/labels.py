@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.predictions.names import is_number
-from singleshot.predictions.source import Source, listed
+from singleshot.predictions.source import LabelsAre, Source, listed, number_in
 
 Where = Callable[[int], str]
 """Names the place of a row of the block."""
@@ -19,25 +18,23 @@ Where = Callable[[int], str]
 class LabelReader:
     """Maps the labels of a file to class indices 0 … C−1.
 
-    An integer in an array is an index. Text is the name of a class. Where the names head columns, such as prob_1 …
-    prob_10, a number is a name as well if any class is named by a number, and an index if none is.
+    In every format text is the name of a class and a whole number, as an integer or as text, is an index. Where
+    classes are named by numbers that are not their indices, such as prob_1 … prob_10, it could be either: then the
+    caller, or the file, has to say which.
     """
 
-    def __init__(self, source: Source, path: Path) -> None:
+    def __init__(self, source: Source, path: Path, labels_are: LabelsAre | None = None) -> None:
         self._path = path
         self._classes = source.classes
         names = source.class_names or ()
         self._named = {name: index for index, name in enumerate(names)}
-        self._has_headings = source.has_headings
-        has_numbers = any(is_number(name) for name in names)
-        in_order = all(name == str(index) for index, name in enumerate(names))
-        # Integers are indices without a look at the names, unless headings say otherwise.
-        self._numbers_are_names = source.has_headings and has_numbers and not in_order
-        self._text_may_be_index = source.has_headings and not has_numbers
+        self._are = source.labels_are or labels_are
+        self._misnumbered = None if self._are else first_misnumbered(names)
 
     def __call__(self, raw: NDArray[Any], where: Where) -> NDArray[np.int64]:
         """Indices (n,) of the labels of one block."""
-        if raw.dtype.kind in "iu" and not self._numbers_are_names:
+        if raw.dtype.kind in "iu" and self._are != "names":
+            self._check_meaning(str(raw[0]), 0, where)
             return self._checked_indices(raw, where)
         if raw.dtype.kind not in "iuUSTO":
             raise ValueError(f"{self._path}: labels must be integers or class names, got {raw.dtype}")
@@ -57,10 +54,25 @@ class LabelReader:
         if raw.dtype.kind == "S":
             raw = np.char.decode(raw, "utf-8")
         texts = [str(label).strip() for label in raw.tolist()]
+        if self._misnumbered is not None:
+            for row, text in enumerate(texts):
+                if number_in(text) is not None:
+                    self._check_meaning(text, row, where)
+        if self._are == "indices":
+            return self._one_by_one(texts, where)
         try:
             return np.array([self._named[text] for text in texts], dtype=np.int64)
         except KeyError:
             return self._one_by_one(texts, where)
+
+    def _check_meaning(self, label: str, row: int, where: Where) -> None:
+        if self._misnumbered is not None:
+            index, name = self._misnumbered
+            raise ValueError(
+                f"{self._path}: the label {label} in {where(row)} could be the name of a class or its index, counted "
+                f"from 0: class {index} is named {name!r}. Say which with --labels-are names or --labels-are indices "
+                "(labels_are= in Python)"
+            )
 
     def _one_by_one(self, texts: list[str], where: Where) -> NDArray[np.int64]:
         """The slow way, which knows what is wrong."""
@@ -68,6 +80,11 @@ class LabelReader:
         unknown = [row for row, index in enumerate(indices) if index is None]
         if not unknown:
             return np.array(indices, dtype=np.int64)
+        if self._are == "indices":
+            raise ValueError(
+                f"{self._path}: labels are said to be indices, in [0, {self._classes}); the label in "
+                f"{where(unknown[0])} is {texts[unknown[0]]!r}"
+            )
         if not self._named:
             raise ValueError(
                 f"{self._path}: labels are names ({texts[unknown[0]]!r} in {where(unknown[0])}), but the classes have "
@@ -80,7 +97,18 @@ class LabelReader:
         )
 
     def _index(self, text: str) -> int | None:
-        found = self._named.get(text)
-        if found is None and self._text_may_be_index and is_number(text) and int(text) < self._classes:
-            return int(text)
-        return found
+        found = None if self._are == "indices" else self._named.get(text)
+        if found is not None or self._are == "names":
+            return found
+        number = number_in(text)
+        return number if number is not None and 0 <= number < self._classes else None
+
+
+def first_misnumbered(names: Sequence[str]) -> tuple[int, str] | None:
+    """The first class whose name is a whole number but not its index.
+
+    >>> first_misnumbered(["0", "1", "cat"]), first_misnumbered(["1", "2"])
+    (None, (0, '1'))
+    """
+    numbers = ((index, name, number_in(name)) for index, name in enumerate(names))
+    return next(((index, name) for index, name, number in numbers if number not in {None, index}), None)

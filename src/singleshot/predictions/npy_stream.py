@@ -11,8 +11,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from singleshot.checks import printable
+
 MOST_AT_ONCE = 2**30  # bytes of an array that can only be read whole
 LONGEST_TEXT = 4096  # bytes of one label
+DAMAGE = (
+    *(ValueError, KeyError, EOFError, SyntaxError, TokenError),
+    *(IndexError, TypeError, RecursionError, MemoryError),  # from numpy's reading of a header made to do harm
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +45,8 @@ def read_header(file: IO[bytes], size: int, what: str) -> ArrayHeader:
         version = np.lib.format.read_magic(file)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, columns_first, dtype = read(file)
-    except (ValueError, KeyError, EOFError, SyntaxError, TokenError) as error:
-        raise ValueError(f"{what} is damaged, or no .npy data: {error}") from None
+    except DAMAGE as error:
+        raise ValueError(f"{what} is damaged, or no .npy data: {printable(str(error))}") from None
     if dtype.hasobject:
         raise ValueError(
             f"{what} holds Python objects, which are never unpickled here; save numbers, or text as a numpy str array"

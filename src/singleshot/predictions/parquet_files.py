@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from singleshot.checks import printable
 from singleshot.predictions.names import (
     ARRAY_KINDS,
     COLUMN_LABELS,
@@ -56,7 +57,7 @@ def open_parquet(path: Path, asked: Asked) -> Source:
                     yield RawBlock(scores, _labels(path, label, batch.column(label), first))
                 first += len(scores)
 
-    return Source(layout.kind, classes, count, layout.class_names, has_headings=not layout.is_list, read=read)
+    return Source(layout.kind, classes, count, layout.class_names, read)
 
 
 @contextmanager
@@ -71,7 +72,7 @@ def _opened(path: Path) -> Iterator[Any]:
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's, not the file's
-        raise ValueError(f"{path} is damaged or incomplete, or no parquet file: {error}") from None
+        raise ValueError(f"{path} is damaged or incomplete, or no parquet file: {printable(str(error))}") from None
 
 
 def _layout(path: Path, schema: Any, label: str, asked: Asked) -> _Layout:
@@ -88,7 +89,7 @@ def _layout(path: Path, schema: Any, label: str, asked: Asked) -> _Layout:
     for name in names:
         found = schema.field(name).type
         if not (types.is_floating(found) or types.is_integer(found) or types.is_decimal(found)):
-            raise ValueError(f"{path}: column {name!r} must hold numbers, it holds {found}")
+            raise ValueError(f"{path}: column {name!r} must hold numbers, it holds {printable(str(found))}")
     return _Layout(columns.kind, names, columns.class_names, is_list=False)
 
 
@@ -97,7 +98,9 @@ def _check_label_type(path: Path, column: Any) -> None:
 
     found = column.type.value_type if types.is_dictionary(column.type) else column.type
     if not (types.is_integer(found) or types.is_string(found) or types.is_large_string(found)):
-        raise ValueError(f"{path}: column {column.name!r} must hold integers or class names, it holds {found}")
+        raise ValueError(
+            f"{path}: column {column.name!r} must hold integers or class names, it holds {printable(str(found))}"
+        )
 
 
 def _list_length(path: Path, file: Any, name: str) -> int:
@@ -133,7 +136,9 @@ def _values(path: Path, name: str, column: Any) -> NDArray[Any]:
         try:
             column = column.cast(pyarrow.float64())
         except pyarrow.ArrowException:
-            raise ValueError(f"{path}: column {name!r} must hold numbers, it holds {column.type}") from None
+            raise ValueError(
+                f"{path}: column {name!r} must hold numbers, it holds {printable(str(column.type))}"
+            ) from None
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
 

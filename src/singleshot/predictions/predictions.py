@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from singleshot.checks import as_tensor, check_size, finite_rows, first_true, probability_rows
 from singleshot.predictions.labels import LabelReader
-from singleshot.predictions.source import Kind, RawBlock, Source
+from singleshot.predictions.source import Kind, LabelsAre, RawBlock, Source
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32, what a core's cache holds
 
@@ -37,6 +37,7 @@ class Predictions:
 
     path: Path
     source: Source
+    labels_are: LabelsAre | None = None  # what whole numbers among the labels are, where both could be
 
     @property
     def kind(self) -> Kind:
@@ -56,7 +57,7 @@ class Predictions:
     def chunks(self, rows: int | None = None) -> Iterator[Chunk]:
         """Every row once, so many at a time, checked: finite logits, probabilities that sum to 1, known labels."""
         rows = max(1, CHUNK_SCORES // self.classes) if rows is None else check_size("rows", rows, least=1)
-        read_labels = LabelReader(self.source, self.path)
+        read_labels = LabelReader(self.source, self.path, self.labels_are)
         first = 0
         for block in self.source.read(rows):
             yield self._checked(block, first, read_labels)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from singleshot.checks import check_choice
 from singleshot.predictions.array_files import open_npy, open_npz
 from singleshot.predictions.names import check_kind
 from singleshot.predictions.parquet_files import open_parquet
 from singleshot.predictions.predictions import Predictions
-from singleshot.predictions.source import Asked, Kind, Source, check_source, damage_named
+from singleshot.predictions.source import MEANINGS, Asked, Kind, LabelsAre, Source, check_source, damage_named
 from singleshot.predictions.tensor_files import open_safetensors
 from singleshot.predictions.text_files import open_csv
 
@@ -25,22 +26,31 @@ FORMATS = tuple(OPENERS)
 
 
 def read_predictions(
-    path: Path | str, *, kind: Kind | None = None, scores: str | None = None, labels: str | None = None
+    path: Path | str,
+    *,
+    kind: Kind | None = None,
+    scores: str | None = None,
+    labels: str | None = None,
+    labels_are: LabelsAre | None = None,
 ) -> Predictions:
     """Open predictions in an .npz, .npy, .csv, .csv.gz, .parquet or .safetensors file, to be read in chunks.
 
     Whether scores are logits or probabilities is said by their name or by ``kind``; it is never guessed. Names are
     those of arrays and tensors, ``logits`` or ``probs`` (N, C) and ``labels`` (N,), or of columns, ``logit_CLASS`` or
-    ``prob_CLASS`` and ``label``. Labels are class indices or class names.
+    ``prob_CLASS`` and ``label``. Labels are class names or, where they are whole numbers, class indices.
 
     Args:
         path: the file.
         kind: "logits" or "probs": which to take where there are both, and what scores of another name are.
         scores: name of the array that holds the scores, or what the names of their columns begin with.
         labels: name of the array or column that holds the labels; for .npy scores, the .npy file that does.
+        labels_are: "names" or "indices": what whole numbers among the labels are, where classes are named by other
+            numbers than their indices and so both could be meant.
     """
     path = Path(path)
     check_kind(kind)
+    if labels_are is not None:
+        check_choice("labels_are", labels_are, MEANINGS)
     ending = next((ending for ending in FORMATS if path.name.lower().endswith(ending)), None)
     if ending is None:
         raise ValueError(f"{path} is of no known format; predictions are read from {', '.join(FORMATS)} files")
@@ -48,7 +58,7 @@ def read_predictions(
     with damage_named(path):
         source = OPENERS[ending](path, Asked(scores, kind, labels))
     check_source(source, path)
-    return Predictions(path, source)
+    return Predictions(path, source, labels_are)
 
 
 def check_file(path: Path) -> None:

@@ -6,8 +6,10 @@ import csv
 import errno
 import gzip
 import lzma
+import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +18,14 @@ from typing import Any, Literal, NamedTuple
 
 from numpy.typing import NDArray
 
+from singleshot.checks import printable
+
 Kind = Literal["logits", "probs"]
 KINDS: tuple[Kind, ...] = ("logits", "probs")
+LabelsAre = Literal["names", "indices"]
+MEANINGS: tuple[LabelsAre, ...] = ("names", "indices")
 
+WHOLE = re.compile("[+-]?[0-9]{1,18}")
 MOST_CLASSES = 2**22  # a row is held in memory: a header that claims a longer one is refused
 
 
@@ -46,8 +53,8 @@ class Source:
     classes: int
     count: int | None  # examples; a text file does not know
     class_names: tuple[str, ...] | None
-    has_headings: bool  # whether the class names head the columns, so that the number of a label may be a name
     read: Callable[[int], Iterator[RawBlock]]
+    labels_are: LabelsAre | None = None  # where the file itself says what a whole number is
 
 
 def check_source(source: Source, path: Path) -> None:
@@ -62,7 +69,7 @@ def check_source(source: Source, path: Path) -> None:
     if len(names) != source.classes:
         raise ValueError(f"{path} has {len(names)} class names for scores of {source.classes} classes")
     if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, times in Counter(names).items() if times > 1)
         raise ValueError(f"{path} has classes of the same name: {listed(twice)}; each must have its own")
 
 
@@ -75,7 +82,16 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     if not names:
         return "nothing"
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(printable(name) for name in names[:most]) + more
+
+
+def number_in(text: str) -> int | None:
+    """The whole number that a text is.
+
+    >>> number_in("07"), number_in("-1"), number_in("seven")
+    (7, -1, None)
+    """
+    return int(text) if WHOLE.fullmatch(text) else None
 
 
 @contextmanager
@@ -85,10 +101,12 @@ def damage_named(path: Path) -> Iterator[None]:
     try:
         yield
     except damage as error:
-        raise ValueError(f"{path} is damaged or incomplete, or not what its name says: {error}") from None
+        raise ValueError(
+            f"{path} is damaged or incomplete, or not what its name says: {printable(str(error))}"
+        ) from None
     except OSError as error:
         if error.errno != errno.EINVAL:  # a seek to before the start, at the word of a damaged archive
             raise
         raise ValueError(f"{path} is damaged: it points outside itself") from None
     except RuntimeError as error:  # an encrypted archive, or a method zipfile does not know
-        raise ValueError(f"{path} cannot be unpacked: {error}") from None
+        raise ValueError(f"{path} cannot be unpacked: {printable(str(error))}") from None

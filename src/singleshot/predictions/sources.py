@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from singleshot.metrics import Comparison, Threshold, paired_bootstrap, threshold_for_accuracy
+from singleshot.checks import printable
+from singleshot.metrics import CalibrationResult, Comparison, Threshold, paired_bootstrap, threshold_for_accuracy
+from singleshot.metrics.estimates import METRICS
 from singleshot.predictions import FORMATS, Predictions, read_predictions
-from singleshot.predictions.evaluation import MOST_RESAMPLED, Evaluation, evaluate_predictions
-from singleshot.report.tables import consistency_line, difference_lines, metric_lines, verdict
+from singleshot.predictions.evaluation import FEWEST_RESAMPLED, MOST_RESAMPLED, Evaluation, evaluate_predictions
+from singleshot.report.tables import amount, consistency_line, difference_lines, metric_lines, verdict
 
 COMPARED = ("accuracy", "ece", "nll", "brier")
 """Metrics by which two sources are compared; each costs as much as the intervals of both."""
@@ -25,6 +27,7 @@ class Wanted:
     classwise: bool
     replicates: int | None
     keep_examples: bool
+    compare: bool
     told: dict[str, Any]  # about files
     of_run: dict[str, Any]
     predictions: Path | None
@@ -53,7 +56,7 @@ class Evaluated:
         """Every number as plain values, ready for JSON."""
         evaluation = self.evaluation
         beyond = {name: _plain(value) for name, value in evaluation.metrics().items()}
-        found: dict[str, Any] = {**self.about, **beyond, **evaluation.result.to_dict()}
+        found: dict[str, Any] = {**self.about, **dict.fromkeys(METRICS), **beyond, **result_dict(evaluation.result)}
         if evaluation.intervals:
             found["intervals"] = {name: _plain_values(one) for name, one in evaluation.intervals.items()}
         if evaluation.consistency is not None:
@@ -65,7 +68,8 @@ class Evaluated:
     def lines(self, accuracy: float | None) -> list[str]:
         """A table, what it comes to, and the threshold for a wanted accuracy."""
         evaluation = self.evaluation
-        lines = [self.title, *metric_lines(evaluation.metrics(), evaluation.intervals), verdict(evaluation.result)]
+        lines = [self.title, *metric_lines(evaluation.metrics(), evaluation.intervals)]
+        lines += [*evaluation.remarks(), verdict(evaluation.result)]
         if evaluation.consistency is not None:
             lines.append(consistency_line(evaluation.consistency))
         if accuracy is not None:
@@ -80,23 +84,27 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Compared:
-    """Two sources on the same examples; differences are None where the examples are not the same."""
+    """Two sources on the same examples; differences are None where there are none, and then it is said why."""
 
     of: str
     against: str
     differences: list[Comparison] | None
+    why: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Every number as plain values, ready for JSON."""
         differences = self.differences
         found = None if differences is None else {one.metric: _plain_values(one) for one in differences}
-        return {"of": self.of, "against": self.against, "differences": found}
+        reason = {"why": self.why} if differences is None else {}
+        return {"of": self.of, "against": self.against, "differences": found, **reason}
 
     def lines(self) -> list[str]:
         """The differences, or why there are none."""
         if self.differences is None:
-            return [f"{self.of} and {self.against} have different labels: each is an estimate of its own."]
-        title = f"{self.of} minus {self.against}, on the same examples, without the bias of chance"
+            return [printable(f"{self.of} and {self.against} {self.why}.")]
+        title = (
+            f"{printable(self.of)} minus {printable(self.against)}, on the same examples, without the bias of chance"
+        )
         return [title, *difference_lines(self.differences)]
 
 
@@ -107,7 +115,8 @@ def evaluate_source(path: Path, wanted: Wanted) -> Evaluated:
             raise ValueError(f"--predictions {wanted.predictions} is for runs; {path} is a file of predictions already")
         file = read_predictions(path, **wanted.told)
         evaluation = wanted.evaluate(file, wanted.replicates)
-        title = f"{path}: {evaluation.result.count:,} examples, {file.classes} classes, {file.kind}"
+        size = f"{amount(evaluation.result.count, 'example')}, {amount(file.classes, 'class', 'classes')}"
+        title = printable(f"{path}: {size}, {file.kind}")
         about = {"file": str(path), "kind": file.kind, "classes": file.classes}
         return Evaluated(str(path), title, about, evaluation)
     return _evaluate_run(path, wanted)
@@ -115,17 +124,20 @@ def evaluate_source(path: Path, wanted: Wanted) -> Evaluated:
 
 def comparisons(found: list[Evaluated], replicates: int | None, bins: int) -> list[Compared]:
     """Each source but the first against the first; without being asked to, only where it takes seconds."""
-    if replicates is None:
-        replicates = 1000 if all(one.evaluation.result.count <= MOST_RESAMPLED for one in found) else 0
+    replicates = 1000 if replicates is None else replicates
     return [_compare(one, found[0], replicates, bins) for one in found[1:]] if replicates else []
 
 
 def _compare(one: Evaluated, first: Evaluated, replicates: int, bins: int) -> Compared:
     a, b = one.evaluation.examples, first.evaluation.examples
-    assert a is not None
-    assert b is not None
+    if a is None or b is None:
+        why = f"are not compared: one has more than {MOST_RESAMPLED:,} examples; --replicates 1000 compares them"
+        return Compared(one.name, first.name, None, why)
     if len(a) != len(b) or a.labels_digest != b.labels_digest:
-        return Compared(one.name, first.name, None)
+        return Compared(one.name, first.name, None, "have different labels: each is an estimate of its own")
+    if len(a) < FEWEST_RESAMPLED:
+        why = f"are not compared: that takes {FEWEST_RESAMPLED} examples or more, here are {len(a)}"
+        return Compared(one.name, first.name, None, why)
     metrics = [source.evaluation.result.metrics() for source in (one, first)]
     finite = [name for name in COMPARED if all(math.isfinite(values[name]) for values in metrics)]
     differences = [paired_bootstrap(a, b, name, replicates=replicates, bins=bins) for name in finite]
@@ -137,17 +149,25 @@ def _evaluate_run(folder: Path, wanted: Wanted) -> Evaluated:
 
     with tempfile.TemporaryDirectory() as temporary:
         file = wanted.predictions or Path(temporary) / "predictions.npz"
-        beyond_bins = wanted.keep_examples or wanted.replicates or wanted.bins != 20 or wanted.classwise
+        beyond_bins = (
+            wanted.keep_examples or wanted.compare or wanted.replicates or wanted.bins != 20 or wanted.classwise
+        )
         kept = file if beyond_bins or wanted.predictions is not None else None
         result, step = evaluate_run(folder, predictions=kept, **wanted.of_run)
         evaluation = Evaluation(result, None)
         if beyond_bins:
             evaluation = wanted.evaluate(read_predictions(file), wanted.replicates or 0)
     split, weights = wanted.of_run["split"], wanted.of_run["weights"]
-    title = f"{folder}: {result.count:,} {split} images, one forward pass each, after step {step:,}"
+    size = amount(result.count, f"{split} image")
+    title = printable(f"{folder}: {size}, one forward pass each, after step {step:,}")
     return Evaluated(
         str(folder), title, {"run": str(folder), "split": split, "weights": weights, "step": step}, evaluation
     )
+
+
+def result_dict(result: CalibrationResult) -> dict[str, Any]:
+    """Metrics and bins as plain values; an infinite NLL, which JSON has no number for, is said beside its null."""
+    return {**result.to_dict(), **({"nll_is_infinite": True} if math.isinf(result.nll) else {})}
 
 
 def _plain_values(numbers: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from singleshot.checks import printable
 from singleshot.predictions.names import ARRAY_LABELS, find_array, find_labels
 from singleshot.predictions.npy_stream import check_lengths, check_scores_shape
 from singleshot.predictions.source import Asked, RawBlock, Source
@@ -42,7 +43,7 @@ def open_safetensors(path: Path, asked: Asked) -> Source:
                 block = block.float() if dtype == "BF16" else block
                 yield RawBlock(block.numpy(), some_labels[first:last].numpy())
 
-    return Source(kind, shape[1], shape[0], names, has_headings=False, read=read)
+    return Source(kind, shape[1], shape[0], names, read)
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as file:
             yield file
     except SafetensorError as error:
-        raise ValueError(f"{path} is damaged or incomplete, or no safetensors file: {error}") from None
+        raise ValueError(f"{path} is damaged or incomplete, or no safetensors file: {printable(str(error))}") from None
 
 
 def _outline(file: Any, name: str) -> tuple[tuple[int, ...], str]:
@@ -67,7 +68,7 @@ def _class_names(path: Path, metadata: dict[str, str]) -> tuple[str, ...] | None
         return None
     try:
         names = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         names = None
     if not isinstance(names, list):
         raise ValueError(f"{path}: class_names in its metadata must be a JSON list, got {text[:50]!r}")

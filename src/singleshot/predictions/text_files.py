@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.predictions.names import COLUMN_LABELS, check_headings, find_columns, find_labels
+from singleshot.predictions.npy_stream import LONGEST_TEXT
 from singleshot.predictions.source import Asked, RawBlock, Source, damage_named
 
 LONGEST_LINE = 2**26  # characters: four million classes of 16 digits
+BLOCK_CHARACTERS = 2**24  # of the rows held at a time, however much else stands in them
 
 
 def open_csv(path: Path, asked: Asked) -> Source:
@@ -36,28 +38,39 @@ def open_csv(path: Path, asked: Asked) -> Source:
         with damage_named(path), _rows(path) as rows:
             next(rows)
             while True:
-                lines, cells = _block(rows, most)
+                lines, cells = _block(path, rows, most, len(headings), label_place)
                 if not cells:
                     return
-                _check_widths(path, lines, cells, headings)
                 scores = _numbers(path, lines, cells, columns.places, headings)
-                labels = np.array([row[label_place] for row in cells])
+                labels = np.array([row[label_place] for row in cells], dtype=object)
                 yield RawBlock(scores, labels, lines)
 
-    return Source(columns.kind, len(columns.places), None, columns.class_names, has_headings=True, read=read)
+    return Source(columns.kind, len(columns.places), None, columns.class_names, read)
 
 
 class _Reader:
     """The rows of an open file, with the number of the line that the latest ended at."""
 
     def __init__(self, file: IO[str], path: Path) -> None:
-        self._rows = csv.reader(_lines(file, path), strict=True)
+        self._path = path
+        self._rows = csv.reader(self._lines(file), strict=True)
+        self.characters = 0  # read so far
+        self._row_start = 0
 
     def __iter__(self) -> _Reader:
         return self
 
     def __next__(self) -> list[str]:
+        self._row_start = self.characters
         return next(self._rows)
+
+    def _lines(self, file: IO[str]) -> Iterator[str]:
+        """Lines of bearable length, and rows: a few bytes of gzip can stand for a line that fills the memory."""
+        while line := file.readline(LONGEST_LINE):
+            self.characters += len(line)
+            if self.characters - self._row_start >= LONGEST_LINE:
+                raise ValueError(f"{self._path} has a line of {LONGEST_LINE:,} characters or more")
+            yield line
 
     @property
     def line(self) -> int:
@@ -72,40 +85,35 @@ def _rows(path: Path) -> Iterator[_Reader]:
         yield _Reader(file, path)
 
 
-def _lines(file: IO[str], path: Path) -> Iterator[str]:
-    """Lines of bearable length: a few bytes of gzip can stand for a line that fills the memory."""
-    while line := file.readline(LONGEST_LINE):
-        if len(line) == LONGEST_LINE:
-            raise ValueError(f"{path} has a line of {LONGEST_LINE:,} characters or more")
-        yield line
-
-
 def _headings(path: Path, rows: _Reader) -> list[str]:
     headings = [name.strip() for name in next(rows, [])]
     if not any(headings):
         raise ValueError(f"{path} does not begin with a line of headings, such as label,prob_cat,prob_dog")
+    other = next((sign for sign in (";", "\t", "|") if len(headings) == 1 and sign in headings[0]), None)
+    if other is not None:
+        raise ValueError(f"{path} seems to be separated by {other!r}; its cells must be separated by commas")
     check_headings(path, headings)
     return headings
 
 
-def _block(rows: _Reader, most: int) -> tuple[list[int], list[list[str]]]:
-    """So many rows with their line numbers; blank lines are passed over."""
+def _block(path: Path, rows: _Reader, most: int, width: int, label: int) -> tuple[list[int], list[list[str]]]:
+    """So many rows with their line numbers, fewer where they are long; blank lines are passed over."""
     lines: list[int] = []
     cells: list[list[str]] = []
+    last = rows.characters + BLOCK_CHARACTERS
     for row in rows:
         if row:
+            if len(row) != width:
+                raise ValueError(f"{path}, line {rows.line}: {len(row)} cells under {width} headings")
+            if len(row[label]) > LONGEST_TEXT:
+                raise ValueError(
+                    f"{path}, line {rows.line}: a label of {len(row[label]):,} characters; {LONGEST_TEXT:,} at most"
+                )
             cells.append(row)
             lines.append(rows.line)
-            if len(cells) == most:
+            if len(cells) == most or rows.characters >= last:
                 break
     return lines, cells
-
-
-def _check_widths(path: Path, lines: list[int], cells: list[list[str]], headings: Sequence[str]) -> None:
-    wanted = len(headings)
-    if set(map(len, cells)) != {wanted}:
-        row = next(row for row, found in enumerate(cells) if len(found) != wanted)
-        raise ValueError(f"{path}, line {lines[row]}: {len(cells[row])} cells under {wanted} headings")
 
 
 def _numbers(

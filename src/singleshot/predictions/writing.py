@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from singleshot.data.npy import NpyWriter
 from singleshot.files import write_atomically
+from singleshot.predictions.labels import first_misnumbered
 
 
 def write_predictions(
@@ -39,6 +40,9 @@ def write_predictions(
             if class_names is not None:
                 with archive.open("class_names.npy", "w") as member:
                     np.lib.format.write_array(member, np.array(class_names, dtype=str), allow_pickle=False)
+                if first_misnumbered(class_names) is not None:  # or a reader could take the labels for names
+                    with archive.open("labels_are.npy", "w") as member:
+                        np.lib.format.write_array(member, np.array(["indices"]), allow_pickle=False)
 
     write_atomically(path, write)
 

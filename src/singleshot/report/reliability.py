@@ -24,11 +24,12 @@ def reliability_diagram(
 
     Args:
         result: what `Calibration.compute` returned.
-        ax: where to draw; a new figure by default.
+        ax: where to draw, without a legend, as several diagrams want one together; by default a new figure with one.
         title: drawn above the diagram.
         level: of the interval around each accuracy, the values that chance leaves open; None draws none.
     """
-    ax = new_axes((3.3, 3.8)) if ax is None else ax
+    alone = ax is None
+    ax = new_axes((3.3, 4.2)) if ax is None else ax
     bins = result.bins
     filled = bins.count > 0
     left, width = bins.lower[filled].numpy(), (bins.upper - bins.lower)[filled].numpy()
@@ -43,7 +44,8 @@ def reliability_diagram(
         low, high = wilson_interval((accuracy * count).round(), count, level)
         # a bar is at most as long as rounding allows below 0, which matplotlib refuses
         reach = [(accuracy - low).clip(0), (high - accuracy).clip(0)]
-        ax.errorbar(left + width / 2, accuracy, reach, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
+        look: dict[str, Any] = {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
+        ax.errorbar(left + width / 2, accuracy, reach, label=f"{100 * level:g} % interval" if alone else None, **look)
     _draw_counts(ax, result)
     ax.set(xlim=(0, 1), ylim=(-STRIP_HEIGHT, 1), xlabel="confidence", ylabel="accuracy", aspect="equal")
     ax.set_xticks(FRACTION_TICKS)
@@ -52,6 +54,8 @@ def reliability_diagram(
     box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 2}
     ax.text(0.03, 0.97, summary, transform=ax.transAxes, va="top", fontsize="small", bbox=box)
     finish(ax, legend=False, title=title)
+    if alone:
+        ax.figure.legend(loc="outside lower center", ncols=2, fontsize="small", edgecolor="none")  # below the axes
     return ax
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from singleshot.metrics.selective import RiskCoverage
 from singleshot.report.palette import FRACTION_TICKS, check_curves, finish, line_styles, new_axes
 
 if TYPE_CHECKING:
@@ -15,26 +16,16 @@ if TYPE_CHECKING:
 MARKERS = 10  # on each curve: enough to tell curves apart, few enough to see them
 
 
-class Curve(Protocol):
-    """Two arrays of one length: shares of the examples, and the error rate among the surest that are such a share."""
-
-    @property
-    def coverage(self) -> Any:
-        """In (0, 1]."""
-
-    @property
-    def risk(self) -> Any:
-        """In [0, 1]."""
-
-
-def risk_coverage_curve(curves: Mapping[str, Curve], *, ax: Axes | None = None, title: str | None = None) -> Axes:
+def risk_coverage_curve(
+    curves: Mapping[str, RiskCoverage], *, ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """Draw the error rate of the predictions that are kept against the share that is kept.
 
     A curve that stays low and rises late has errors where the confidence is low, as it should be. The numbers drawn are
     ``curve.coverage`` and ``curve.risk``.
 
     Args:
-        curves: what `singleshot.metrics.selective` computes, by the name to put in the legend.
+        curves: what `risk_coverage` returned, by the name to put in the legend.
         ax: where to draw; a new figure by default.
         title: drawn above the curves.
     """

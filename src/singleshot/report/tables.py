@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from singleshot.checks import printable
+
 if TYPE_CHECKING:
     from singleshot.metrics import CalibrationResult, Comparison, ConsistencyTest, Interval
 
@@ -26,6 +28,9 @@ LABELS = {
     "underconfidence": "Underconfidence",
 }
 """Every metric in the order it is shown in."""
+ABOUT_ECE_INTERVALS = (
+    "  (An interval beside an ECE is for the true error, without the bias of chance: it may lie below the estimate.)"
+)
 
 
 def metric_label(name: str) -> str:
@@ -43,25 +48,46 @@ def in_order(names: Sequence[str]) -> list[str]:
     return known + [name for name in names if name not in LABELS]
 
 
+def number(value: float, width: int = 8) -> str:
+    """A value as a column of a table has it; one too large for its digits by its power of ten.
+
+    >>> number(0.5), number(1e30)
+    ('  0.5000', '   1e+30')
+    """
+    return f"{value:{width}.4f}" if abs(value) < 1000 else f"{value:{width}.4g}"
+
+
+def amount(count: int, one: str, several: str | None = None) -> str:
+    """So many of something.
+
+    >>> amount(1, "example"), amount(1500, "example"), amount(2, "class", "classes")
+    ('1 example', '1,500 examples', '2 classes')
+    """
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
 def metric_lines(metrics: Mapping[str, float], intervals: Mapping[str, Interval]) -> list[str]:
     """A line per metric: its value and, where it is known, its interval."""
     lines = [f"  {'':<16} {'':8}   95 % interval"] if intervals else []
     for name in in_order(list(metrics)):
-        line = f"  {metric_label(name):<16} {metrics[name]:8.4f}"
+        line = f"  {metric_label(name):<16} {number(metrics[name])}"
         if name in intervals and math.isfinite(intervals[name].low):
-            line += f"   {intervals[name].low:.4f} – {intervals[name].high:.4f}"
+            line += f"   {number(intervals[name].low, 0)} – {number(intervals[name].high, 0)}"
         lines.append(line)
+    if "ece" in intervals:
+        lines.append(ABOUT_ECE_INTERVALS)
     return lines
 
 
 def comparison_lines(names: Sequence[str], columns: Sequence[Mapping[str, float]]) -> list[str]:
     """A line per metric that all have, a column per classifier, under its name."""
     shared = [name for name in in_order(list(columns[0])) if all(name in column for column in columns)]
+    names = [printable(name) for name in names]
     widths = [max(8, len(name)) for name in names]
     heads = "  ".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
     lines = [f"  {'':<16}  {heads}"]
     for metric in shared:
-        values = "  ".join(f"{column[metric]:{width}.4f}" for column, width in zip(columns, widths, strict=True))
+        values = "  ".join(number(column[metric], width) for column, width in zip(columns, widths, strict=True))
         lines.append(f"  {metric_label(metric):<16}  {values}")
     return lines
 
@@ -70,9 +96,13 @@ def difference_lines(differences: Sequence[Comparison]) -> list[str]:
     """A line per metric: the difference of two classifiers on the same examples, and whether chance explains it."""
     lines = [f"  {'':<16} {'':8}   95 % interval         p"]
     for one in differences:
-        ends = f"{one.low:+.4f} – {one.high:+.4f}"
-        lines.append(f"  {metric_label(one.metric):<16} {one.difference:+8.4f}   {ends}   {one.p_value:.3f}")
+        middle, low, high = (_signed(value) for value in (one.difference, one.low, one.high))
+        lines.append(f"  {metric_label(one.metric):<16} {middle:>8}   {low} – {high}   {one.p_value:.3f}")
     return lines
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4f}" if abs(value) < 1000 else f"{value:+.4g}"
 
 
 def verdict(result: CalibrationResult) -> str:

@@ -1,0 +1,98 @@
+"""Files made to fill the memory, to take for ever, or to speak to the terminal."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from predictions.files import predictions
+from singleshot.predictions import read_predictions
+from singleshot.predictions.source import Source, check_source
+
+LOGITS, LABELS = predictions(20, 3, "logits")
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ValueError, match="a\\.") as error:
+        read_predictions(path).load()
+    return str(error.value)
+
+
+def test_a_long_label_does_not_widen_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("label,prob_a\n" + "a,1\n" * 5000 + "b" * 131_000 + ",1\n")
+    assert "line 5002: a label of 131,000 characters; 4,096 at most" in refusal(path)
+    path.write_text("label,prob_a\n" + "a,1\n" * 50_000 + "b" * 4096 + ",1\n")
+    tracemalloc.start()
+    assert "is no class of the scores" in refusal(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**26
+    tracemalloc.stop()
+
+
+def test_a_wrong_width_is_found_before_the_block_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    wide = "," * 100_000 + "\n"
+    path.write_text("label,prob_a\na,1\n" + wide * 50)
+    tracemalloc.start()
+    assert "line 3: 100001 cells under 2 headings" in refusal(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**22
+    tracemalloc.stop()
+
+
+def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("singleshot.predictions.text_files.BLOCK_CHARACTERS", 5000)
+    monkeypatch.setattr("singleshot.predictions.array_files.BLOCK_BYTES", 5000)
+    (tmp_path / "a.csv").write_text("label,note,prob_a\n" + f"a,{'x' * 1000},1\n" * 20)
+    names = np.array(["a", "b" * 250])
+    np.savez(tmp_path / "a.npz", probs=np.ones((20, 1)), labels=np.array(["a"] * 20, names.dtype), class_names=["a"])
+    for file in ("a.csv", "a.npz"):
+        lengths = [len(chunk.labels) for chunk in read_predictions(tmp_path / file).chunks()]
+        assert sum(lengths) == 20
+        assert max(lengths) <= 5
+
+
+def test_a_row_of_many_quoted_lines_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("singleshot.predictions.text_files.LONGEST_LINE", 1000)
+    (tmp_path / "a.csv").write_text("label,prob_a\n" + '"a\n",' * 1000)
+    assert "has a line of 1,000 characters or more" in refusal(tmp_path / "a.csv")
+
+
+def test_many_classes_of_one_name_are_counted_once() -> None:
+    names = tuple(f"c{index // 2}" for index in range(200_000))  # minutes, if each were counted through all
+    source = Source("probs", len(names), 1, names, lambda _: iter(()))
+    with pytest.raises(ValueError, match="classes of the same name: c0, c1, "):
+        check_source(source, Path("a.npz"))
+
+
+@pytest.mark.parametrize("descr", ["()", "('<f4',)", "[()]", "[[]]", "(" * 300 + ")" * 300, "{}"])
+def test_headers_that_trip_numpy(descr: str, tmp_path: Path) -> None:
+    header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': (2, 2), }}".encode()
+    (tmp_path / "a.logits.npy").write_bytes(
+        b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(16)
+    )
+    np.save(tmp_path / "y.npy", LABELS[:2])
+    with pytest.raises(ValueError, match=r"a\.logits\.npy"):
+        read_predictions(tmp_path / "a.logits.npy", labels=str(tmp_path / "y.npy"))
+
+
+def test_names_nested_without_end(tmp_path: Path) -> None:
+    save_file({"logits": LOGITS, "labels": LABELS}, tmp_path / "a.safetensors", {"class_names": "[" * 200_000})
+    assert "must be a JSON list" in refusal(tmp_path / "a.safetensors")
+
+
+def test_names_do_not_speak_to_the_terminal(tmp_path: Path) -> None:
+    evil = "\x1b[2J\r\nfine"
+    np.savez(tmp_path / "a.npz", **{evil: LOGITS, "labels": LABELS})  # type: ignore[arg-type]
+    (tmp_path / "a.csv").write_text(f'label,"{evil}"\na,1\n', newline="")
+    save_file({evil: LOGITS}, tmp_path / "a.safetensors", {"class_names": json.dumps([evil])})
+    said = [refusal(path) for path in sorted(tmp_path.iterdir())]
+    np.savez(tmp_path / "a.npz", logits=LOGITS, labels=np.array(["x"] * 20), class_names=[evil, "b", "c"])
+    said.append(refusal(tmp_path / "a.npz"))
+    for message in said:
+        assert message.isprintable(), message
+        assert "x1b[2J" in message
