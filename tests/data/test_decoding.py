@@ -132,7 +132,9 @@ def test_what_cannot_be_read_is_named_with_the_reason(tmp_path: Path, content: b
 def test_what_is_not_there_or_no_file_is_a_users_error(tmp_path: Path) -> None:
     loop = tmp_path / "loop.png"
     loop.symlink_to(loop)
-    for path in (tmp_path / "absent.png", tmp_path, loop):
+    pipe = tmp_path / "pipe.png"
+    os.mkfifo(pipe)  # opened, it would be waited for
+    for path in (tmp_path / "absent.png", tmp_path, loop, pipe):
         with pytest.raises(ValueError, match=f"{path} cannot be read: ") as caught:
             decode_image(path, 8, 3)
         assert os.strerror(0) not in str(caught.value)

@@ -73,5 +73,5 @@ def test_nothing_that_is_read_is_written_to(args: list[str], message: str, place
 
 def test_what_was_learned_before_is_not_written_over(place: Path) -> None:
     run("test.npz", "--fit-on", "val.npz", "--save-scaling", "s.json")
-    with pytest.raises(ValueError, match=r"--save-scaling \./s\.json is a file that is read from"):
+    with pytest.raises(ValueError, match=r"--save-scaling s\.json is a file that is read from"):
         run("test.npz", "--load-scaling", "s.json", "--save-scaling", "./s.json")

@@ -35,7 +35,7 @@ def decode_image(path: Path, size: int, channels: int) -> Pixels:
     import PIL.Image
 
     if path.exists() and not path.is_file():  # a named pipe would be waited for
-        raise UnreadableImageError(f"{path} is no file")
+        raise UnreadableImageError(f"{path} cannot be read: it is no file")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd metadata is no reason to complain
         warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
