@@ -12,7 +12,7 @@ from torch import Tensor
 
 import oracle
 import singleshot as ss
-from singleshot.metrics import calibration as calibration_module
+from singleshot.metrics import scores as scores_module
 from singleshot.metrics.binning import bin_index
 
 METRICS = ("accuracy", "mean_confidence", "ece", "mce", "rmsce", "overconfidence", "underconfidence", "nll", "brier")
@@ -183,7 +183,7 @@ def test_update_leaves_its_input_alone() -> None:
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     logits, labels = predictions(500, 7, dtype=torch.float32)
     whole = measure(classwise=True, logits=logits, labels=labels)
-    monkeypatch.setattr(calibration_module, "CHUNK_ELEMENTS", 64)
+    monkeypatch.setattr(scores_module, "CHUNK_ELEMENTS", 64)
     chunked = measure(classwise=True, logits=logits, labels=labels)
     for name, value in whole.metrics().items():
         assert chunked.metrics()[name] == pytest.approx(value, rel=1e-12, abs=1e-15)
@@ -288,7 +288,7 @@ def test_bad_input_is_named_and_leaves_the_state_alone(batch: dict[str, Tensor],
 
 
 def test_a_bad_row_in_a_late_chunk_leaves_the_state_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration_module, "CHUNK_ELEMENTS", 8)
+    monkeypatch.setattr(scores_module, "CHUNK_ELEMENTS", 8)
     logits, labels = predictions(20, 4)
     logits[17, 2] = float("nan")
     calibration = ss.Calibration()

@@ -6,25 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.checks import (
-    FINITE,
-    PROBABILITIES,
-    as_tensor,
-    check_labels,
-    check_rows,
-    check_scores,
-    check_size,
-    finite_rows,
-    probability_rows,
-)
+from singleshot.checks import check_size
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.result import Bins, CalibrationResult
-from singleshot.metrics.rows import rows_from_logits, rows_from_probs
+from singleshot.metrics.scores import Scores
 from singleshot.metrics.state import AdditiveState, Layout, Options
 from singleshot.uncertainty import at_least_float32
-
-CHUNK_ELEMENTS = 2**19
-"""Scores worked on at a time: 2 MB of float32 stay in a core's cache, and memory does not grow with the data."""
 
 
 class Calibration(AdditiveState):
@@ -84,19 +71,11 @@ class Calibration(AdditiveState):
         labels: Tensor | np.ndarray,
     ) -> None:
         """Add a batch: scores (N, C), as logits or as probabilities, and labels (N,). A bad batch adds nothing."""
-        if (logits is None) == (probs is None):
-            raise ValueError("update takes either logits= or probs=, and labels=")
-        name, given = ("logits", logits) if logits is not None else ("probs", probs)
-        scores = as_tensor(given, name)
-        check_scores(scores, ("(N, C)",), name=name)
-        target = check_labels(as_tensor(labels, "labels"), *scores.shape).to(scores.device)
-        rows_are_fine, demand = (finite_rows, FINITE) if name == "logits" else (probability_rows, PROBABILITIES)
-        batch = self._empty_twin(scores.shape[1])  # whole or not at all: a bad row must not leave half a batch behind
-        rows = max(1, CHUNK_ELEMENTS // scores.shape[1])
-        for first in range(0, len(scores), rows):
-            part = scores[first : first + rows]
-            check_rows(part, rows_are_fine, demand, whole=scores)
-            batch._add(name, part, target[first : first + rows])
+        scores = Scores.given(logits, probs, labels)
+        # Whole or not at all: a bad row must not leave half a batch behind.
+        batch = self._empty_twin(scores.values.shape[1])
+        for piece in scores.pieces():
+            batch._add(piece)
         self.merge(batch)
 
     def compute(self) -> CalibrationResult:
@@ -131,21 +110,19 @@ class Calibration(AdditiveState):
         learned = {"classes": classes} if "classes" in self._options else {}
         return Calibration._with_options({**self._options, **learned})
 
-    def _add(self, name: str, scores: Tensor, labels: Tensor) -> None:
+    def _add(self, scores: Scores) -> None:
         bins, sums = int(self._options["bins"]), self._sums
-        wide = at_least_float32(scores)
-        read = rows_from_logits if name == "logits" else rows_from_probs
-        # Binned on the CPU: its sums are the same on every run, and not every accelerator has float64.
-        confidence, correct, nll, brier = (values.cpu() for values in read(wide, labels))
-        given = confidence.to(scores.dtype) if name == "probs" else confidence  # half-precision bins have rounded edges
-        index = bin_index(given, bins)
+        confidence, correct, nll, brier = scores.rows()
+        index = bin_index(scores.as_given(confidence), bins)
         sums["count"] += sum_by_bin(index, bins)
         sums["correct"] += sum_by_bin(index[correct], bins)
         sums["confidence"] += sum_by_bin(index, bins, confidence)
         sums["nll"] += nll.sum(dtype=torch.float64)
         sums["brier"] += brier.sum(dtype=torch.float64)
         if "class_count" in sums:
-            self._add_classwise((wide.softmax(1) if name == "logits" else scores).cpu(), labels.cpu())
+            given = scores.values
+            probs = at_least_float32(given).softmax(1) if scores.name == "logits" else given
+            self._add_classwise(probs.cpu(), scores.labels.cpu())
 
     def _add_classwise(self, probs: Tensor, labels: Tensor) -> None:
         """Bin every probability of every class, sorting only those above the first bin.

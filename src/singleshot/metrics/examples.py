@@ -11,19 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.checks import (
-    FINITE,
-    PROBABILITIES,
-    as_tensor,
-    check_labels,
-    check_rows,
-    check_scores,
-    finite_rows,
-    probability_rows,
-)
-from singleshot.metrics.calibration import CHUNK_ELEMENTS
-from singleshot.metrics.rows import rows_from_logits, rows_from_probs
-from singleshot.uncertainty import at_least_float32
+from singleshot.metrics.scores import Scores
 
 FIELDS = ("confidence", "correct", "nll", "brier")
 
@@ -98,27 +86,14 @@ class ExampleGathering:
         labels: Tensor | np.ndarray,
     ) -> None:
         """Add a batch: scores (N, C), as logits or as probabilities, and labels (N,). A bad batch adds nothing."""
-        if (logits is None) == (probs is None):
-            raise ValueError("examples are made from either logits= or probs=, and labels=")
-        name, given = ("logits", logits) if logits is not None else ("probs", probs)
-        scores = as_tensor(given, name)
-        check_scores(scores, ("(N, C)",), name=name)
-        target = check_labels(as_tensor(labels, "labels"), *scores.shape).to(scores.device)
-        rows_are_fine, demand = (finite_rows, FINITE) if name == "logits" else (probability_rows, PROBABILITIES)
-        read = rows_from_logits if name == "logits" else rows_from_probs
+        scores = Scores.given(logits, probs, labels)
         found: dict[str, list[Tensor]] = {field: [] for field in FIELDS}
-        rows = max(1, CHUNK_ELEMENTS // scores.shape[1])
-        for first in range(0, len(scores), rows):
-            part = scores[first : first + rows]
-            check_rows(part, rows_are_fine, demand, whole=scores)
-            values = read(at_least_float32(part), target[first : first + rows])
-            for field, value in zip(FIELDS, values, strict=True):
-                found[field].append(value.cpu())
+        for piece in scores.pieces():
+            for field, values in zip(FIELDS, piece.rows(), strict=True):
+                found[field].append(piece.as_given(values) if field == "confidence" else values)
         for field, parts in found.items():
-            whole = torch.cat(parts)
-            is_given = field == "confidence" and name == "probs"  # half-precision bins have rounded edges
-            self._parts[field].append(whole.to(scores.dtype) if is_given else whole)
-        self._digest.update(target.cpu().numpy().tobytes())
+            self._parts[field].append(torch.cat(parts))
+        self._digest.update(scores.labels.cpu().numpy().tobytes())
 
     def finish(self) -> Examples:
         """All examples so far, in the order they came; the gathering is empty afterwards."""

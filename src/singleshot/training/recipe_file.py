@@ -17,6 +17,7 @@ from singleshot.training.recipe import Recipe
 def read_recipe_values(path: Path) -> dict[str, Any]:
     """The values a YAML file sets, checked; a user's file need not set all."""
     try:
+        # A safe loader: it can build nothing but plain values.
         content = yaml.load(path.read_text(encoding="utf-8"), _EachKeyOnce)
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such recipe file") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 from singleshot.training.recipe import Recipe
 
@@ -30,7 +31,7 @@ class Schedule:
         """Steps of the whole run."""
         return self.recipe.epochs * self.steps_per_epoch
 
-    @property
+    @cached_property
     def loss_begins(self) -> int:
         """The step from which on the recipe's loss is used; plain cross-entropy before it."""
         return self.steps - max(1, int(self.recipe.share * self.steps))
