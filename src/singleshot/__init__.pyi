@@ -6,11 +6,13 @@ from .losses import (
     CILoss as CILoss,
     CrossEntropyLoss as CrossEntropyLoss,
     EntropyCILoss as EntropyCILoss,
+    FocalLoss as FocalLoss,
     LabelSmoothingLoss as LabelSmoothingLoss,
     VWCILoss as VWCILoss,
     ci_loss as ci_loss,
     cross_entropy_loss as cross_entropy_loss,
     entropy_ci_loss as entropy_ci_loss,
+    focal_loss as focal_loss,
     label_smoothing_loss as label_smoothing_loss,
     vwci_loss as vwci_loss,
 )

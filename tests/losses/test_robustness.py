@@ -18,6 +18,8 @@ LOSSES: dict[str, Loss] = {
     "label_smoothing": lambda z, y, **kw: ss.label_smoothing_loss(z, y, epsilon=0.1, **kw),
     "ci": lambda z, y, **kw: ss.ci_loss(z, y, beta=0.1, **kw),
     "entropy_ci": lambda z, y, **kw: ss.entropy_ci_loss(z, y, gamma=0.1, **kw),
+    "focal": lambda z, y, **kw: ss.focal_loss(z, y, gamma=3.0, **kw),
+    "focal_root": lambda z, y, **kw: ss.focal_loss(z, y, gamma=0.5, **kw),
     "vwci": ss.vwci_loss,
     "vwci_differentiated": lambda z, y, **kw: ss.vwci_loss(z, y, differentiate_alpha=True, **kw),
 }
@@ -171,6 +173,7 @@ def test_bad_options_are_named(loss: Loss) -> None:
         (lambda: ss.LabelSmoothingLoss(epsilon=1.5), r"epsilon must lie in \[0, 1\], got 1.5"),
         (lambda: ss.CILoss(beta=-1), "beta must be a finite number of at least 0, got -1"),
         (lambda: ss.EntropyCILoss(gamma=float("nan")), "gamma must be a finite number"),
+        (lambda: ss.FocalLoss(gamma=-0.5), "gamma must be a finite number of at least 0, got -0.5"),
         (lambda: ss.VWCILoss(variance="none"), "variance='none' is unknown; choose one of bhattacharyya"),
         (lambda: ss.VWCILoss(reduction="average"), "reduction='average'"),
         (lambda: ss.vwci_loss(torch.zeros(3, 4), torch.zeros(3, dtype=torch.int64)), r"\(T, B, C\), got \(3, 4\)"),

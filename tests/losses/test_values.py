@@ -29,11 +29,13 @@ def test_one_pass_losses_equal_the_oracle(shape: tuple[int, ...]) -> None:
     array, classes = logits.numpy(), shape[-1]
     truth, uniform = oracle.ground_truth(array, labels.numpy()), oracle.uniform(array)
     entropy = oracle.entropy(oracle.softmax(array)).mean(0)
+    of_label = oracle.softmax(array)[:, np.arange(shape[1]), labels.numpy()]
     expected: dict[Callable[..., Tensor], tuple[dict[str, float], oracle.Array]] = {
         ss.cross_entropy_loss: ({}, truth),
         ss.label_smoothing_loss: ({"epsilon": 0.3}, 0.7 * truth + 0.3 * uniform),
         ss.ci_loss: ({"beta": 0.1}, truth + 0.1 * (uniform - np.log(classes))),
         ss.entropy_ci_loss: ({"gamma": 0.2}, truth - 0.2 * entropy),
+        ss.focal_loss: ({"gamma": 3.0}, -((1 - of_label) ** 3 * np.log(of_label)).mean(0)),
     }
     for loss, (options, values) in expected.items():
         assert_reductions(lambda **kw: loss(logits, labels, **options, **kw), values)  # noqa: B023
@@ -136,6 +138,7 @@ def test_an_ignored_example_may_hold_anything(value: float) -> None:
         lambda z, y: ss.ci_loss(z, y, beta=0.1),
         lambda z, y: ss.entropy_ci_loss(z, y, gamma=0.1),
         lambda z, y: ss.label_smoothing_loss(z, y, epsilon=0.1),
+        lambda z, y: ss.focal_loss(z, y, gamma=3.0),
     ):
         torch.testing.assert_close(loss(logits, labels), loss(clean, labels))
 
@@ -156,6 +159,14 @@ def test_weighted_losses_equal_the_oracle() -> None:
     )
     penalty = (truth - 0.3 * of_label * entropy).sum() / of_label.sum()
     np.testing.assert_allclose(ss.entropy_ci_loss(logits, labels, gamma=0.3, weight=given), penalty, rtol=0, atol=1e-10)
+    certain = oracle.softmax(logits.numpy())[:, np.arange(6), labels]
+    focal = -(of_label * (1 - certain) ** 2 * np.log(certain)).mean(0).sum() / of_label.sum()
+    np.testing.assert_allclose(ss.focal_loss(logits, labels, gamma=2.0, weight=given), focal, rtol=0, atol=1e-10)
+
+
+def test_the_focal_loss_without_focus_is_cross_entropy() -> None:
+    logits, labels = batch((3, 6, 4))
+    torch.testing.assert_close(ss.focal_loss(logits, labels, gamma=0.0), ss.cross_entropy_loss(logits, labels))
 
 
 @pytest.mark.parametrize("name", ["ci", "entropy_ci", "vwci"])
@@ -197,6 +208,7 @@ def test_modules_equal_their_functions_and_show_their_options() -> None:
         (ss.LabelSmoothingLoss(epsilon=0.2, weight=weight), ss.label_smoothing_loss, {"epsilon": 0.2}),
         (ss.CILoss(beta=0.3, weight=weight), ss.ci_loss, {"beta": 0.3}),
         (ss.EntropyCILoss(gamma=0.4, weight=weight), ss.entropy_ci_loss, {"gamma": 0.4}),
+        (ss.FocalLoss(gamma=2.0, weight=weight), ss.focal_loss, {"gamma": 2.0}),
         (ss.VWCILoss(variance="hellinger", weight=weight), ss.vwci_loss, {"variance": "hellinger"}),
     ]
     for module, function, options in pairs:

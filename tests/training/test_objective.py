@@ -20,6 +20,7 @@ LOSSES: list[tuple[dict[str, Any], Loss]] = [
     ({"loss": "label_smoothing", "epsilon": 0.3}, lambda z, y: losses.label_smoothing_loss(z, y, epsilon=0.3)),
     ({"loss": "ci", "beta": 0.01}, lambda z, y: losses.ci_loss(z, y, beta=0.01)),
     ({"loss": "entropy_ci", "gamma": 0.7}, lambda z, y: losses.entropy_ci_loss(z, y, gamma=0.7)),
+    ({"loss": "focal", "focus": 2.0}, lambda z, y: losses.focal_loss(z, y, gamma=2.0)),
     ({"loss": "vwci"}, losses.vwci_loss),
     (
         {"loss": "vwci", "variance": "hellinger", "differentiate_alpha": True},

@@ -22,6 +22,7 @@ BAD: list[tuple[str, list[Any]]] = [
     ("variance", ["battacharyya"]),
     ("beta", [-1e-9, INFINITY, NAN]),
     ("gamma", [-1e-9, INFINITY, NAN]),
+    ("focus", [-1e-9, INFINITY, NAN]),
     ("epsilon", [-0.1, 1.1, NAN]),
     ("last_share", [0.0, 1.1, NAN]),
     ("epochs", [0, -1]),
@@ -73,7 +74,7 @@ def test_the_ends_of_each_range_belong_to_it(field: str, value: Any) -> None:
     assert value is None or getattr(replace(Recipe(), **{field: value}).resolved(), field) == value
 
 
-@pytest.mark.parametrize("loss", ["cross_entropy", "label_smoothing", "ci", "entropy_ci", "vwci"])
+@pytest.mark.parametrize("loss", ["cross_entropy", "label_smoothing", "ci", "entropy_ci", "focal", "vwci"])
 def test_passes_are_five_for_vwci_and_one_for_the_others_unless_told(loss: Any) -> None:
     recipe = Recipe(loss=loss)
     assert recipe.samples is None

@@ -37,6 +37,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "label_smoothing": lambda z, y: ss.label_smoothing_loss(z, y, epsilon=0.2),
     "ci": lambda z, y: ss.ci_loss(z, y, beta=0.3),
     "entropy_ci": lambda z, y: ss.entropy_ci_loss(z, y, gamma=0.4),
+    "focal": lambda z, y: ss.focal_loss(z, y, gamma=2.0),
     "vwci": lambda z, y: ss.vwci_loss(z, y, variance="hellinger", differentiate_alpha=True),
 }
 
@@ -44,8 +45,8 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("samples", [None, 3])
 def test_a_step_is_sgd_on_the_loss_by_hand(loss: str, samples: int | None) -> None:
-    options = {"epsilon": 0.2, "beta": 0.3, "gamma": 0.4, "variance": "hellinger", "differentiate_alpha": True}
-    ours = stepper(loss=loss, samples=samples, weight_decay=0.01, **options)
+    options = {"epsilon": 0.2, "beta": 0.3, "gamma": 0.4, "focus": 2.0, "variance": "hellinger"}
+    ours = stepper(loss=loss, samples=samples, weight_decay=0.01, differentiate_alpha=True, **options)
     by_hand = stepper().model
     images, labels = batch()
     torch.manual_seed(1)

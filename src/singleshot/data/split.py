@@ -22,15 +22,14 @@ def balanced_order(labels: Tensor) -> Tensor:
 
 
 def split_training(labels: Tensor, *, validation: float, train_images: int | None) -> tuple[Tensor, Tensor]:
-    """Positions to train on, at most ``train_images``, and positions to validate on; disjoint, in rising order.
+    """Positions to train on and positions to validate on, at most ``train_images`` together; each in rising order.
 
-    The held-out images are the same however many of the others are trained on.
+    The same images are used whether some are held out or not: holding them out costs what it would cost in earnest.
     """
-    order = balanced_order(labels)
-    held_out = round(validation * len(labels))
+    order = balanced_order(labels)[:train_images]
+    held_out = round(validation * len(order))
     if validation and not held_out:
-        raise ValueError(f"validation={validation} of {len(labels)} training images is not one image; take more")
-    if held_out >= len(labels):
-        raise ValueError(f"validation={validation} of {len(labels)} training images leaves none to train on")
-    last = len(labels) if train_images is None else held_out + train_images
-    return order[held_out:last].sort().values, order[:held_out].sort().values
+        raise ValueError(f"validation={validation} of {len(order)} training images is not one image; take more")
+    if held_out >= len(order):
+        raise ValueError(f"validation={validation} of {len(order)} training images leaves none to train on")
+    return order[held_out:].sort().values, order[:held_out].sort().values

@@ -3,6 +3,7 @@
 from singleshot.losses.confidence_integrated import CILoss, ci_loss
 from singleshot.losses.cross_entropy import CrossEntropyLoss, cross_entropy_loss
 from singleshot.losses.entropy_ci import EntropyCILoss, entropy_ci_loss
+from singleshot.losses.focal import FocalLoss, focal_loss
 from singleshot.losses.label_smoothing import LabelSmoothingLoss, label_smoothing_loss
 from singleshot.losses.vwci import VWCILoss, vwci_loss
 
@@ -10,11 +11,13 @@ __all__ = [
     "CILoss",
     "CrossEntropyLoss",
     "EntropyCILoss",
+    "FocalLoss",
     "LabelSmoothingLoss",
     "VWCILoss",
     "ci_loss",
     "cross_entropy_loss",
     "entropy_ci_loss",
+    "focal_loss",
     "label_smoothing_loss",
     "vwci_loss",
 ]

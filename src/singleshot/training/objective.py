@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from singleshot.losses import ci_loss, cross_entropy_loss, entropy_ci_loss, label_smoothing_loss, vwci_loss
+from singleshot.losses import (
+    ci_loss,
+    cross_entropy_loss,
+    entropy_ci_loss,
+    focal_loss,
+    label_smoothing_loss,
+    vwci_loss,
+)
 from singleshot.sampling import sample
 from singleshot.training.recipe import Recipe
 from singleshot.uncertainty import normalized_variance
@@ -33,6 +40,7 @@ def objective_of(recipe: Recipe) -> Objective:
         "label_smoothing": lambda logits, labels: label_smoothing_loss(logits, labels, epsilon=recipe.epsilon),
         "ci": lambda logits, labels: ci_loss(logits, labels, beta=recipe.beta),
         "entropy_ci": lambda logits, labels: entropy_ci_loss(logits, labels, gamma=recipe.gamma),
+        "focal": lambda logits, labels: focal_loss(logits, labels, gamma=recipe.focus),
         "vwci": lambda logits, labels: vwci_loss(
             logits, labels, variance=recipe.variance, differentiate_alpha=recipe.differentiate_alpha
         ),

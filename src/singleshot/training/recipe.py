@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, get_args
 
-LossName = Literal["cross_entropy", "label_smoothing", "ci", "entropy_ci", "vwci"]
+LossName = Literal["cross_entropy", "label_smoothing", "ci", "entropy_ci", "focal", "vwci"]
 VarianceName = Literal[
     "bhattacharyya", "unbiased", "mutual_information", "total_variation", "hellinger", "confident_disagreement"
 ]
@@ -21,8 +21,8 @@ class Recipe:
     # Data
     dataset: str = "cifar100"  # a name that `singleshot data list` knows, or a folder of images by class
     image_size: int = 32  # images are brought to this height and width
-    train_images: int | None = None  # train on at most this many images, all classes in proportion; None: on all
-    validation: float = 0.0  # share of the training images held out to pick the best checkpoint on
+    train_images: int | None = None  # use at most this many, all classes in proportion; None: all there are
+    validation: float = 0.0  # share of these images that is held out to pick the best checkpoint on
     padding: int = 4  # pixels of black around an image before a random crop; 0: no crop
     mirror: bool = True  # mirror half of the images left to right
 
@@ -39,6 +39,7 @@ class Recipe:
     beta: float = 0.1  # ci: strength of the pull toward uniform
     gamma: float = 0.1  # entropy_ci: strength of the pull toward high entropy
     epsilon: float = 0.1  # label_smoothing: share of the target that is uniform
+    focus: float = 3.0  # focal: its exponent; the larger, the less an example counts that is right already
     last_share: float | None = None  # use the loss in this last share of the steps, cross-entropy before; None: in all
     start_from: str | None = None  # a trained run whose weights to take; only the last share, 0.2 unless said, is run
 
@@ -115,6 +116,7 @@ def _demands(recipe: Recipe) -> list[tuple[str, bool]]:
         ),
         ("beta must be finite and at least 0", 0 <= recipe.beta < float("inf")),
         ("gamma must be finite and at least 0", 0 <= recipe.gamma < float("inf")),
+        ("focus must be finite and at least 0", 0 <= recipe.focus < float("inf")),
         ("epsilon must lie in [0, 1]", 0 <= recipe.epsilon <= 1),
         ("last_share must lie in (0, 1]", 0 < (recipe.last_share or 0) <= 1),
         ("epochs must be at least 1", recipe.epochs >= 1),
