@@ -60,3 +60,15 @@ def exclusive(folder: Path, *, before_waiting: Callable[[], None] | None = None)
                 before_waiting()
                 fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process works in this folder now, as `exclusive` lets it; unknown, and so False, without such locks."""
+    if fcntl is None or not (folder / ".lock").exists():
+        return False
+    with (folder / ".lock").open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        return False

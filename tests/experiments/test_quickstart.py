@@ -10,9 +10,10 @@ from torch import nn
 
 import singleshot as ss
 from singleshot.experiments import quickstart
-from singleshot.experiments.grid import RunStore, run_grid
+from singleshot.experiments.estimate import Estimate
 from singleshot.experiments.quickstart import METHODS, Run, Setting, train_and_evaluate
-from singleshot.experiments.summary import Estimate, markdown_table, summarize
+from singleshot.experiments.quickstart_grid import RunStore, run_grid
+from singleshot.experiments.summary import markdown_table, summarize
 from singleshot.models import SmallCNN
 
 QUICK = Setting(epochs=2)

@@ -22,8 +22,13 @@ from singleshot.cli.evaluate import evaluate
 from singleshot.cli.export import export
 from singleshot.cli.predict import predict
 from singleshot.cli.quickstart import quickstart
+from singleshot.cli.reproduce import reproduce
 from singleshot.cli.train import train_command
 from singleshot.errors import StoppedError
+from singleshot.terminal import printable_lines
+
+CONTINUING = ("quickstart", "train", "reproduce", "data fetch")
+"""Commands that keep what they have done; any other starts anew."""
 
 
 def commands(args: Sequence[str]) -> SubcommandApp:
@@ -41,6 +46,7 @@ def commands(args: Sequence[str]) -> SubcommandApp:
         ("Fix the confidence of predictions: learn on one file, apply to another.", one_flag(calibrate)),
         ("Classify images with a trained run, abstaining where it is not sure enough.", one_flag(predict)),
         ("Write the classifier of a trained run as an ONNX or torch.export file.", one_flag(export)),
+        ("Measure the paper's tables and figures, here or on many machines.", one_flag(reproduce)),
     ]
     for summary, command in listed:
         # In the list of all commands a line for each; a command's own help is its whole docstring.
@@ -74,20 +80,33 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.stdout = None
         sys.exit(1)
     except OSError as error:
-        _exit(1, f"{error}; what was finished before is kept")
+        _exit(1, f"{error}; what was finished before is kept" if _continues(args) else str(error))
     except BrokenProcessPool:
-        _exit(1, "a worker process died, perhaps for want of memory; the same command continues where it stopped")
+        _exit(1, f"a worker process died, perhaps for want of memory; {_when_repeated(args)}")
     except StoppedError as error:
         _exit(error.exit_code, str(error))
     except KeyboardInterrupt:
-        _exit(130, "interrupted; the same command continues where it stopped")
+        _exit(130, f"interrupted; {_when_repeated(args)}")
+
+
+def _continues(args: Sequence[str]) -> bool:
+    return any(list(args[: len(words)]) == words for words in map(str.split, CONTINUING))
+
+
+def _when_repeated(args: Sequence[str]) -> str:
+    return f"the same command {'continues where it stopped' if _continues(args) else 'starts anew'}"
 
 
 def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """One line; where in the code it comes from says nothing to a user."""
-    print(f"singleshot: {message}", file=sys.stderr)
+    """Only what it says; where in the code it comes from says nothing to a user."""
+    _say(str(message))
 
 
 def _exit(code: int, message: str) -> None:
-    print(f"singleshot: {message}", file=sys.stderr)
+    _say(message)
     sys.exit(code)
+
+
+def _say(message: str) -> None:
+    """On standard error; a message may quote the name of a file, and that may hold anything."""
+    print(f"singleshot: {printable_lines(message)}", file=sys.stderr)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from singleshot.terminal import printable
+
 if TYPE_CHECKING:
     from singleshot.metrics import CalibrationResult
 
@@ -70,11 +72,11 @@ def calibrate(  # noqa: PLR0917
             "held-out predictions to --fit-on, or --allow-same if that is understood"
         )
     from singleshot.checks import check_size
+    from singleshot.cli.sources import result_dict
     from singleshot.posthoc.registry import load_scaling as read_scaling
     from singleshot.posthoc.temperature import TemperatureScaling
     from singleshot.predictions import read_predictions
     from singleshot.predictions.rescaling import check_same_classes, fit_scaling, rescale
-    from singleshot.predictions.sources import result_dict
 
     check_size("--bins", bins, least=1)
     predictions = read_predictions(file, kind=kind, scores=scores, labels=labels, labels_are=labels_are)
@@ -99,7 +101,7 @@ def calibrate(  # noqa: PLR0917
     _print_table(about, predictions.classes, before, after)
     for what, path in (("The new predictions", output), ("The calibration", save_scaling)):
         if path is not None:
-            print(f"{what}:  {path}")
+            print(f"{what}:  {printable(str(path))}")
 
 
 def _check_files(
@@ -140,7 +142,6 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult, after: CalibrationResult) -> None:
-    from singleshot.checks import printable
     from singleshot.report.tables import amount, metric_label, number, verdict
 
     how = f"{about['method']} {about['temperature']:.4f}" if "temperature" in about else about["method"]

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from singleshot.terminal import printable
+
 if TYPE_CHECKING:
-    from singleshot.predictions.sources import Compared, Evaluated
+    from singleshot.cli.sources import Compared, Evaluated
 
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -74,7 +76,7 @@ def evaluate(  # noqa: PLR0917
     """
     _check_numbers(bins, replicates, accuracy)
     _check_files(sources, figure, predictions)
-    from singleshot.predictions.sources import Wanted, comparisons, evaluate_source
+    from singleshot.cli.sources import Wanted, comparisons, evaluate_source
 
     wanted = Wanted(
         bins=bins,
@@ -95,7 +97,7 @@ def evaluate(  # noqa: PLR0917
         return
     _print_tables(found, compared, accuracy)
     if figure is not None:
-        print(f"The picture:  {figure}")
+        print(f"The picture:  {printable(str(figure))}")
 
 
 def _check_numbers(bins: int, replicates: int | None, accuracy: float | None) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from singleshot.terminal import printable
+
 if TYPE_CHECKING:
     from singleshot.export import Exported
 
@@ -71,9 +73,8 @@ def _temperature(text: str) -> float:
 
 def _print(done: Exported) -> None:
     shape = ", ".join(str(size) for size in done.facts["input"]["shape"])
-    print(
-        f"{done.path}: {done.facts['model']} after step {done.facts['step']:,}, {done.path.stat().st_size / 1e6:.1f} MB"
-    )
+    name, size = printable(str(done.path)), done.path.stat().st_size / 1e6
+    print(f"{name}: {done.facts['model']} after step {done.facts['step']:,}, {size:.1f} MB")
     print(f"  takes   {done.facts['input']['dtype']} images ({shape}), {done.facts['input']['values']}")
     print(f"  gives   logits and probs of {done.facts['classes']} classes")
     if done.facts["temperature"] is not None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from singleshot.terminal import printable
+
 if TYPE_CHECKING:
     from singleshot.training.prediction import Prediction
 
@@ -46,7 +48,7 @@ def predict(  # noqa: PLR0917
         run, images, abstain_below=abstain_below, weights=weights, device=device, skip_unreadable=skip_unreadable
     )
     if unreadable:
-        print(f"{len(unreadable)} left out; the first: {unreadable[0]}", file=sys.stderr)
+        print(f"{len(unreadable)} left out; the first: {printable(unreadable[0])}", file=sys.stderr)
     if as_json:
         print(json.dumps([asdict(prediction) for prediction in found], indent=2))
     else:
@@ -55,8 +57,6 @@ def predict(  # noqa: PLR0917
 
 def _print_table(found: list[Prediction], abstain_below: float) -> None:
     from rich.cells import cell_len
-
-    from singleshot.checks import printable
 
     rows = [("image", "class", "confidence")]
     for one in found:

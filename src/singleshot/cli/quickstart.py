@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 if TYPE_CHECKING:
-    from singleshot.experiments.grid import RunStore
     from singleshot.experiments.quickstart import Run
+    from singleshot.experiments.quickstart_grid import RunStore
     from singleshot.experiments.summary import MethodSummary
 
 
@@ -54,8 +54,8 @@ def quickstart(
 
 
 def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: bool) -> None:
-    from singleshot.experiments.grid import RunStore
     from singleshot.experiments.quickstart import METHODS, Setting
+    from singleshot.experiments.quickstart_grid import RunStore
     from singleshot.experiments.summary import summarize
 
     results, figure = output / "results.json", output / "reliability.png"
@@ -77,8 +77,8 @@ def _train(store: RunStore, seeds: int, jobs: int) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from singleshot.experiments.grid import run_grid
     from singleshot.experiments.quickstart import METHODS
+    from singleshot.experiments.quickstart_grid import run_grid
 
     console = Console(stderr=True)
     total, done = seeds * len(METHODS), seeds * len(METHODS) - len(store.missing(seeds))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
+from singleshot.experiments.child_processes import interrupts_held_back, one_thread_each
 from singleshot.experiments.quickstart import METHODS, Run, Setting, train_and_evaluate
 from singleshot.files import write_text
 
@@ -69,8 +67,8 @@ def run_grid(store: RunStore, seeds: int, jobs: int, on_finished: Callable[[Run]
     todo = store.missing(seeds)
     if not todo:
         return
-    with _one_thread_each(), ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as pool:
-        with _interrupts_held_back():  # the workers start here
+    with one_thread_each(), ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as pool:
+        with interrupts_held_back():  # the workers start here
             pending = [pool.submit(train_and_evaluate, store.setting, method, seed) for method, seed in todo]
         try:
             for future in as_completed(pending):
@@ -81,30 +79,3 @@ def run_grid(store: RunStore, seeds: int, jobs: int, on_finished: Callable[[Run]
             for worker in list(pool._processes.values()):
                 worker.terminate()  # what is under way would be thrown away anyhow
             raise
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Processes started within never see Ctrl-C, not even while they start: the parent alone answers it, afterwards."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Workers inherit the environment: two OpenMP teams on two cores are slower than two single threads."""
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = before

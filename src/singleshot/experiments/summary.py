@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 from typing import Any
 
+from singleshot.experiments.estimate import Estimate
 from singleshot.experiments.quickstart import Run
 from singleshot.metrics import Calibration, CalibrationResult
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds with its standard error; one seed has no standard error."""
-
-    mean: float
-    standard_error: float | None
-    seeds: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Estimate:
-        """Mean and standard error, the sample's standard deviation over √n."""
-        error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-        return cls(fmean(values), error, len(values))
-
-    def __str__(self) -> str:
-        return f"{self.mean:.3f}" if self.standard_error is None else f"{self.mean:.3f} ± {self.standard_error:.3f}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,149 @@
+"""``singleshot reproduce``: the paper's tables and figures, measured here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from singleshot.errors import StoppedError
+
+if TYPE_CHECKING:
+    from singleshot.experiments.engines import Engine
+    from singleshot.experiments.exhibition import Exhibition
+    from singleshot.experiments.request import Request
+
+What = Literal["table1", "table2", "table3", "tableA", "tableB", "fig1", "fig2", "fig4", "fig5", "all", "status"]
+TableFormat = Literal["text", "markdown", "latex", "csv"]
+MOST_SEEDS = 1000
+
+
+def reproduce(  # noqa: PLR0917
+    exhibit: Positional[What],
+    dataset: str | None = None,
+    model: UseAppendAction[tuple[str, ...]] = (),
+    seeds: int = 3,
+    scale: Literal["paper", "small"] = "small",
+    output: Path = Path("reproduce"),
+    jobs: int = 0,
+    engine: Literal["local", "dask"] = "local",
+    scheduler: str | None = None,
+    data_root: Path | None = None,
+    dry_run: bool = False,
+    table_format: Annotated[TableFormat, arg(name="format")] = "text",
+    as_json: Annotated[bool, arg(name="json")] = False,
+) -> None:
+    """Measure a table or a figure of the paper, or all of them, with the rows that the paper lacks.
+
+    Every run is named after its recipe: what is finished is never run twice, and the same command continues a grid
+    that was stopped. Results are plain JSON files in OUTPUT/results, runs with their weights are in OUTPUT/runs, tables
+    in OUTPUT/tables and figures in OUTPUT/figures. "status" shows how far the grid in OUTPUT is, and changes nothing.
+
+    Example: singleshot reproduce table1 --dataset digits --model resnet18 --seeds 3 --jobs 2
+
+    Many machines: singleshot reproduce all --scale paper --engine dask --scheduler tcp://HOST:8786
+
+    Args:
+        exhibit: what to measure; "all" for everything, "status" to look on.
+        dataset: a name that `singleshot data list` knows; by default the paper's: tiny_imagenet for tableA, cifar100
+            for the others.
+        model: a network, once for each; by default resnet18 and vgg16, and the paper's four at its scale.
+        seeds: runs of each method.
+        scale: "small" takes hours on two cores, minutes for digits; "paper" takes days on GPUs.
+        output: folder for results, runs, tables and figures.
+        jobs: runs at a time, one core each; 0 takes all cores.
+        engine: "local" processes, or the workers of a "dask" cluster (the extra singleshot[cluster]).
+        scheduler: address of the dask scheduler.
+        data_root: where the data sets are; by default $SINGLESHOT_DATA, then the user's cache.
+        dry_run: say which runs there are, what is done and how long the rest will take, and stop.
+        table_format: how tables are printed; all formats are written to OUTPUT/tables in any case.
+        as_json: print every number as JSON instead.
+    """
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"--seeds must lie in [1, {MOST_SEEDS}], got {seeds}")
+    if jobs < 0:
+        raise ValueError(f"--jobs must be at least 1, or 0 for all cores, got {jobs}")
+    if (engine == "dask") != (scheduler is not None):
+        raise ValueError("--engine dask and --scheduler tcp://HOST:PORT go together: give both, or neither")
+    from singleshot.environment import usable_cores
+    from singleshot.experiments.plan import EXHIBITS
+    from singleshot.experiments.request import Request
+    from singleshot.files import FolderNotUsableError, exclusive
+
+    if exhibit == "status":
+        from singleshot.cli.grid_display import show_status
+
+        show_status(output, as_json=as_json)
+        return
+    request = Request(tuple(EXHIBITS) if exhibit == "all" else (exhibit,), dataset, model, seeds, scale)
+    jobs = jobs or usable_cores()
+    if dry_run:
+        from singleshot.cli.grid_display import show_plan
+
+        show_plan(request, output, jobs=jobs, data_root=data_root, as_json=as_json)
+        return
+    try:
+        with exclusive(output):
+            _reproduce(request, output, _engine(output, jobs, scheduler, data_root), table_format, as_json)
+    except FolderNotUsableError as error:
+        raise ValueError(f"--output {output} {error}; choose another folder") from None
+
+
+def _engine(output: Path, jobs: int, scheduler: str | None, data_root: Path | None) -> Engine:
+    runs = output / "runs"
+    if scheduler is not None:
+        from singleshot.experiments.engines.cluster import DaskEngine
+
+        return DaskEngine(scheduler, runs, data_root)
+    from singleshot.experiments.engines import LocalEngine
+
+    return LocalEngine(runs, jobs, data_root)
+
+
+def _reproduce(request: Request, output: Path, engine: Engine, table_format: TableFormat, as_json: bool) -> None:
+    from singleshot.cli.grid_display import GridDisplay, say
+    from singleshot.experiments.exhibition import exhibit_all
+    from singleshot.experiments.grid import run_grid
+    from singleshot.experiments.store import ResultStore
+
+    grids = request.grids()
+    store = ResultStore.open(output / "results")
+    for reason in store.skipped:
+        say(f"Skipped {reason}.")
+    _find_data(request, engine)
+    request.save(output)
+    failed = []
+    for grid in grids:
+        with GridDisplay(grid, store) as display:
+            failed += run_grid(grid, store, engine, watcher=display, on_outcome=display.came)
+    made = exhibit_all(grids, store, output)
+    _print(made, output, table_format, as_json)
+    if failed:
+        reasons = "\n".join(f"  {outcome.job.title}: {outcome.error}" for outcome in failed)
+        raise StoppedError(f"{len(failed)} runs failed; the same command tries them again:\n{reasons}")
+
+
+def _find_data(request: Request, engine: Engine) -> None:
+    """A data set that is missing is said once, before the first run; a cluster has its data elsewhere."""
+    from singleshot.data import load_dataset
+    from singleshot.experiments.engines import LocalEngine
+
+    if isinstance(engine, LocalEngine):
+        for grid in request.grids():
+            for base in grid.bases:
+                load_dataset(base.dataset, data_root=engine.data_root, image_size=base.image_size)
+
+
+def _print(made: Exhibition, output: Path, table_format: TableFormat, as_json: bool) -> None:
+    from singleshot.cli.grid_display import say
+    from singleshot.experiments.table_formats import FORMATS
+
+    if as_json:
+        print(json.dumps(made.numbers, indent=2))
+    else:
+        print("\n\n".join(FORMATS[table_format](table) for table in made.tables.values()))
+    for reason in made.missing:
+        say(f"Not drawn: {reason}")
+    say(f"Tables:  {output / 'tables'}\nFigures: {output / 'figures'}\nResults: {output / 'results'}")

@@ -1,0 +1,40 @@
+"""What every engine does: take jobs, hand back an outcome for each, and survive the loss of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from singleshot.experiments.job import Job
+from singleshot.experiments.result import Result
+
+MOST_TRIES = 3
+"""How often a job is begun whose worker dies: a job that kills its workers must not do so for ever."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A job that came to its end: with a result, or with the reason why there is none."""
+
+    job: Job
+    result: Result | None = field(repr=False)
+    error: str | None = None
+
+
+class GridWatcher:
+    """Hears how a grid goes; does nothing with it unless a subclass does."""
+
+    def started(self, job: Job) -> None:
+        """A worker has begun this job."""
+
+    def lost(self, job: Job, reason: str) -> None:
+        """The worker of this job is gone; the job is begun again."""
+
+
+class Engine(Protocol):
+    """Makes runs somewhere."""
+
+    def run(self, jobs: Sequence[Job], watcher: GridWatcher) -> Generator[Outcome, None, None]:
+        """The outcome of each job, as they come; closing the iterator stops what is under way."""
+        ...

@@ -1,0 +1,134 @@
+"""Runs in processes of this machine, one thread each.
+
+Written by hand because a pool of the standard library is lost with its first dead worker: here the job is begun again,
+from its last checkpoint, by a new one.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from singleshot.errors import StoppedError
+from singleshot.experiments.child_processes import interrupts_held_back, one_thread_each
+from singleshot.experiments.engines.engine import MOST_TRIES, GridWatcher, Outcome
+from singleshot.experiments.job import Job
+from singleshot.experiments.result import Result
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Makes runs in ``processes`` processes that keep their checkpoints in ``workspace``."""
+
+    workspace: Path
+    processes: int
+    data_root: Path | None = None
+
+    def run(self, jobs: Sequence[Job], watcher: GridWatcher) -> Generator[Outcome, None, None]:
+        """The outcome of each job, as they come; closing the iterator ends the processes."""
+        todo = deque(jobs)
+        tries: dict[str, int] = {}
+        workers = {}
+        try:
+            with one_thread_each(), interrupts_held_back():
+                for _ in range(min(self.processes, len(todo))):
+                    worker = _Worker.start(self.workspace, self.data_root)
+                    workers[worker.connection] = worker
+            while workers:
+                for worker in workers.values():
+                    if worker.job is None and todo:
+                        worker.job = todo.popleft()
+                        worker.connection.send(worker.job)
+                        watcher.started(worker.job)
+                busy = [connection for connection, worker in workers.items() if worker.job is not None]
+                if not busy:
+                    break
+                for ready in wait(busy):
+                    assert isinstance(ready, Connection)
+                    worker = workers[ready]
+                    job = worker.job
+                    assert job is not None
+                    try:
+                        outcome = _received(job, ready.recv())
+                        worker.job = None
+                    except (EOFError, ConnectionError):
+                        del workers[ready]
+                        reason = f"its process was ended ({worker.ending()})"
+                        tries[job.key] = tries.get(job.key, 0) + 1
+                        with one_thread_each(), interrupts_held_back():
+                            replacement = _Worker.start(self.workspace, self.data_root)
+                        workers[replacement.connection] = replacement
+                        if tries[job.key] < MOST_TRIES:
+                            watcher.lost(job, reason)
+                            todo.appendleft(job)
+                            continue
+                        outcome = Outcome(job, None, f"{reason}, {MOST_TRIES} times; is there memory enough?")
+                    yield outcome
+        finally:
+            for worker in workers.values():
+                worker.end()
+
+
+@dataclass
+class _Worker:
+    """A process and the job it is at."""
+
+    process: BaseProcess
+    connection: Connection
+    job: Job | None = None
+
+    @classmethod
+    def start(cls, workspace: Path, data_root: Path | None) -> _Worker:
+        context = get_context("spawn")  # a forked process would inherit torch's threads, and hang
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(theirs, workspace, data_root), daemon=True)
+        process.start()
+        theirs.close()
+        return cls(process, ours)
+
+    def ending(self) -> str:
+        """How the process ended, in words."""
+        self.process.join(5)
+        code = self.process.exitcode
+        return f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+
+    def end(self) -> None:
+        """Stop at once: a run under way has its checkpoint."""
+        self.connection.close()
+        self.process.terminate()
+        self.process.join(5)
+        if self.process.is_alive():
+            self.process.kill()
+
+
+def _work(connection: Connection, workspace: Path, data_root: Path | None) -> None:
+    """What a process does: one job after another, until nobody listens."""
+    import torch
+
+    from singleshot.experiments.execution import execute
+
+    torch.set_num_threads(1)
+    while True:
+        try:
+            job = connection.recv()
+        except (EOFError, ConnectionError):
+            return
+        try:
+            answer: Any = ("result", execute(job, workspace, data_root=data_root).to_dict())
+        except (ValueError, StoppedError, OSError, RuntimeError) as error:  # of this job; the next may well succeed
+            answer = ("error", str(error))
+        connection.send(answer)
+
+
+def _received(job: Job, answer: tuple[str, Any]) -> Outcome:
+    kind, content = answer
+    if kind == "error":
+        return Outcome(job, None, content)
+    return Outcome(job, Result.from_dict(content, source=f"run {job.key}"))

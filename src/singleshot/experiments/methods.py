@@ -1,0 +1,94 @@
+"""What is compared: the paper's losses and the rows we add, each as the change it makes to a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from singleshot.checks import check_choice
+from singleshot.training.recipe import Recipe
+
+BETAS = (1.0, 0.1, 0.01, 0.001, 0.0001)
+"""The strengths of CI in the paper."""
+EPSILONS = (0.05, 0.1, 0.2, 0.3)
+"""Strengths of label smoothing, of which held-out images choose one."""
+PASSES = (2, 3, 5, 10)
+"""Numbers of stochastic passes of Fig. 4."""
+READINGS = {
+    "unbiased": "unbiased",
+    "mutual_information": "mutual information",
+    "total_variation": "total variation",
+    "hellinger": "Hellinger",
+    "confident_disagreement": "confident disagreement",
+}
+"""Readings of α other than the default."""
+HELD_OUT = 0.1
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train, told from the others by what it changes in the recipe they share."""
+
+    name: str
+    title: str
+    changes: dict[str, Any] = field(hash=False)
+    starts_from: str | None = None  # the method whose trained weights it takes
+
+
+def _methods() -> list[Method]:
+    return [
+        Method("baseline", "Baseline", {"loss": "cross_entropy"}),
+        *(Method(f"ci_{beta:g}", f"CI, β = {beta:g}", {"loss": "ci", "beta": beta}) for beta in BETAS),
+        Method("vwci", "VWCI", {"loss": "vwci", "samples": 5}),
+        Method("vwci_star", "VWCI*", {"loss": "vwci", "samples": 5}, starts_from="baseline"),
+        Method("passes", "Cross-entropy, T = 5", {"loss": "cross_entropy", "samples": 5}),
+        Method("focal", "Focal, γ = 3", {"loss": "focal", "focus": 3.0}),
+        *(
+            Method(f"smoothing_{epsilon:g}", f"Label smoothing, ε = {epsilon:g}", _smoothing(epsilon))
+            for epsilon in EPSILONS
+        ),
+        *(
+            Method(
+                f"held_out_smoothing_{epsilon:g}",
+                f"Label smoothing, ε = {epsilon:g}, on 90 %",
+                {**_smoothing(epsilon), "validation": HELD_OUT},
+            )
+            for epsilon in EPSILONS
+        ),
+        Method("held_out_baseline", "Baseline, on 90 %", {"loss": "cross_entropy", "validation": HELD_OUT}),
+        *(
+            Method(f"vwci_{reading}", f"VWCI, {title}", {"loss": "vwci", "samples": 5, "variance": reading})
+            for reading, title in READINGS.items()
+        ),
+        *(Method(f"vwci_T{passes}", f"VWCI, T = {passes}", {"loss": "vwci", "samples": passes}) for passes in PASSES),
+    ]
+
+
+def _smoothing(epsilon: float) -> dict[str, Any]:
+    return {"loss": "label_smoothing", "epsilon": epsilon}
+
+
+METHODS = {method.name: method for method in _methods()}
+
+
+def method_of(name: str) -> Method:
+    """The method of this name.
+
+    >>> method_of("ci_0.1").changes
+    {'loss': 'ci', 'beta': 0.1}
+    """
+    check_choice("method", name, tuple(METHODS))
+    return METHODS[name]
+
+
+def method_behind(recipe: Recipe, *, starts_from_another: bool) -> Method:
+    """The method that a recipe of a grid was made by: of those that fit, the one that says most about it."""
+    fitting = [
+        method
+        for method in METHODS.values()
+        if (method.starts_from is not None) == starts_from_another
+        and all(getattr(recipe, name) == value for name, value in method.changes.items())
+    ]
+    if not fitting:
+        raise ValueError(f"no method has a recipe with loss {recipe.loss!r} and samples {recipe.samples}")
+    return max(fitting, key=lambda method: len(method.changes))

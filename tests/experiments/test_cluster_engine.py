@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from distributed import LocalCluster
+
+from singleshot.experiments.engines import GridWatcher, cluster as cluster_engine
+from singleshot.experiments.engines.cluster import DaskEngine
+from singleshot.experiments.execution import execute
+from singleshot.experiments.grid import run_grid
+from singleshot.experiments.job import Job, job_of
+from singleshot.experiments.plan import Grid
+from singleshot.experiments.store import ResultStore
+from singleshot.files import FolderNotUsableError, exclusive
+from small_grids import Listener, failing_job, is_under_way, long_job, tiny, until, worth
+
+LONG, SHORT = long_job(), job_of(tiny(), "baseline", seed=0)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A scheduler here and two worker processes, of which a dead one is replaced."""
+    with LocalCluster(
+        processes=True,
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address=None,
+        local_directory=str(tmp_path_factory.mktemp("dask")),
+    ) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What the runs are worth when they are simply made, by key."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        workspace = tmp_path_factory.mktemp("undisturbed")
+        return {job.key: worth(execute(job, workspace)) for job in (LONG, SHORT)}
+    finally:
+        torch.set_num_threads(threads)
+
+
+def process_at(job: Job, cluster: LocalCluster) -> int:
+    """The process id of the worker that is at a job."""
+    at_it = [
+        address
+        for address, state in cluster.scheduler.workers.items()
+        if any(job.key in task.key for task in state.processing)
+    ]
+    pids = [nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in at_it]
+    assert len(pids) == 1
+    return int(pids[0])
+
+
+def kill_worker_of(job: Job, workspace: Path, cluster: LocalCluster) -> None:
+    until(lambda: is_under_way(job, workspace))
+    os.kill(process_at(job, cluster), signal.SIGKILL)
+
+
+def is_free(folder: Path) -> bool:
+    try:
+        with exclusive(folder):
+            return True
+    except FolderNotUsableError:
+        return False
+
+
+def test_closing_stops_what_is_under_way(cluster: LocalCluster, tmp_path: Path) -> None:
+    endless = job_of(tiny(epochs=100_000), "baseline", seed=0)
+    outcomes = DaskEngine(cluster.scheduler_address, tmp_path).run([endless, SHORT], GridWatcher())
+    assert next(outcomes).job == SHORT
+    until(lambda: is_under_way(endless, tmp_path))
+    outcomes.close()
+    until(lambda: is_free(tmp_path / endless.key))
+    until(lambda: not cluster.scheduler.tasks)
+
+
+def test_a_job_that_fails_says_why_and_the_others_go_on(cluster: LocalCluster, tmp_path: Path) -> None:
+    wrong, listener = failing_job(tmp_path), Listener()
+    engine = DaskEngine(cluster.scheduler_address, tmp_path / "runs")
+    outcomes = {outcome.job.key: outcome for outcome in engine.run([wrong, SHORT], listener)}
+    assert sorted(listener.begun) == sorted([wrong.key, SHORT.key])
+    assert outcomes[wrong.key].result is None
+    assert "no-such-images" in (outcomes[wrong.key].error or "")
+    assert outcomes[SHORT.key].result is not None
+
+
+def test_a_run_that_another_process_still_holds_is_waited_for(cluster: LocalCluster, tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        with exclusive(tmp_path / SHORT.key):  # as a worker does that lost its connection but lives
+            made = pool.submit(
+                lambda: list(DaskEngine(cluster.scheduler_address, tmp_path).run([SHORT], GridWatcher()))
+            )
+            until(lambda: any(state.processing for state in cluster.scheduler.workers.values()))
+            assert not threading.Event().wait(0.5)
+            assert not made.done()
+        assert made.result()[0].error is None
+
+
+def test_workers_must_have_the_version_of_the_driver(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_engine, "__version__", "99.0")
+    with pytest.raises(ValueError, match=r"worker at tcp://.* has singleshot .*, this is 99\.0: install the same"):
+        next(DaskEngine(cluster.scheduler_address, tmp_path).run([SHORT], GridWatcher()))
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("tcp://127.0.0.1:9", r"--scheduler tcp://127\.0\.0\.1:9 cannot be reached \(Timed out.*`dask scheduler`"),
+        ("nonsense", r"--scheduler nonsense cannot be reached \(missing port number"),
+        ("mail://host:1", r"cannot be reached \(unknown address scheme 'mail'"),
+        ("", "needs the address of its scheduler"),
+    ],
+)
+def test_a_scheduler_that_cannot_be_reached(
+    address: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_engine, "CONNECT_SECONDS", 0.5)
+    threads = threading.active_count()
+    with pytest.raises(ValueError, match=message):
+        next(DaskEngine(address, tmp_path).run([SHORT], GridWatcher()))
+    until(lambda: threading.active_count() <= threads)
+
+
+def test_the_extra_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match=r"pip install 'singleshot\[cluster\]'"):
+        next(DaskEngine("tcp://host:8786", tmp_path).run([SHORT], GridWatcher()))
+
+
+def test_the_grid_survives_a_killed_worker(
+    cluster: LocalCluster, undisturbed: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    class TwoRuns(Grid):
+        def jobs(self, store: ResultStore) -> list[Job]:
+            return [LONG, SHORT]
+
+    grid, workspace, listener = TwoRuns((), (), seeds=1), tmp_path / "runs", Listener()
+    store, engine = ResultStore.open(tmp_path / "results"), DaskEngine(cluster.scheduler_address, workspace)
+    outcomes: list[str] = []
+    with ThreadPoolExecutor() as pool:
+        killed = pool.submit(kill_worker_of, LONG, workspace, cluster)
+        failed = run_grid(grid, store, engine, watcher=listener, on_outcome=lambda one: outcomes.append(one.job.key))
+        killed.result()
+    assert failed == []
+    assert sorted(outcomes) == sorted(undisturbed)  # none lost, none twice
+    assert {key for key, _ in listener.lost_jobs} == {LONG.key}
+    assert sorted(path.stem for path in store.folder.rglob("*.json")) == sorted(undisturbed)
+    reopened = ResultStore.open(store.folder)
+    assert {key: worth(result) for key, result in reopened.results.items()} == undisturbed
+
+    again = Listener()
+    assert run_grid(grid, reopened, engine, watcher=again) == []
+    assert again.begun == []
+
+
+def test_a_job_that_kills_its_workers_is_given_up(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    with ThreadPoolExecutor() as pool:
+        killed = pool.submit(kill_worker_of, LONG, tmp_path, cluster)
+        outcomes = list(DaskEngine(cluster.scheduler_address, tmp_path).run([LONG], GridWatcher()))
+        killed.result()
+    assert [outcome.result for outcome in outcomes] == [None]
+    assert "its workers died, 1 times" in (outcomes[0].error or "")

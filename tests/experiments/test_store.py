@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fake_results import fake_result
+from singleshot.experiments.job import job_of
+from singleshot.experiments.result import Result
+from singleshot.experiments.scales import base_recipe
+from singleshot.experiments.store import ResultStore
+
+BASE = base_recipe("small", dataset="digits", model="resnet18")
+
+
+def result(method: str = "baseline", seed: int = 0) -> Result:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(50, 10, generator=generator)
+    labels = torch.randint(0, 10, (50,), generator=generator)
+    passes = torch.randn(3, 50, 10, generator=generator)
+    return fake_result(job_of(BASE, method, seed), logits=logits, labels=labels, passes=passes, seconds=2.5)
+
+
+def test_what_is_added_is_there_again_to_the_last_bit(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path / "results")
+    for method in ("baseline", "held_out_baseline", "vwci_star"):
+        store.add(result(method))
+    again = ResultStore.open(tmp_path / "results")
+    assert not again.skipped
+    assert {key: one.to_dict() for key, one in again.results.items()} == {
+        key: one.to_dict() for key, one in store.results.items()
+    }
+    assert again[result().job].metrics() == result().metrics()
+
+
+def test_a_store_knows_what_is_missing_each_once(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path)
+    done, other = result(seed=0), result(seed=1)
+    store.add(done)
+    assert done.job in store
+    assert store.missing([done.job, other.job, other.job]) == [other.job]
+
+
+def test_the_file_is_plain_json_with_what_a_reader_wants(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path)
+    store.add(result())
+    path = store.path_of(result().job)
+    assert path == tmp_path / "digits" / "resnet18" / f"{result().job.key}.json"
+    content = json.loads(path.read_text())
+    assert content["recipe"]["seed"] == 0
+    assert content["seconds"] == 2.5
+    assert content["splits"]["test"]["metrics"]["ece"] == pytest.approx(result().metrics()["ece"])
+    assert {"temperature", "fitted_on", "metrics"} <= set(content["rescaled"])
+    assert content["environment"] == {"torch": "2"}
+
+
+def damaged(change: Any) -> str:
+    content = json.loads(json.dumps(result().to_dict()))
+    change(content)
+    return json.dumps(content)
+
+
+DAMAGED = {
+    "another version": (
+        damaged(lambda c: c.update(format="singleshot.result/0")),
+        "its format is 'singleshot.result/0'",
+    ),
+    "no format": ("{}", "its format is None"),
+    "a list": ("[]", "its format is None"),
+    "truncated": (damaged(lambda c: None)[:500], ""),
+    "not text": ("\udcff\udcfe", ""),
+    "nested": ("[" * 100_000, ""),
+    "no test split": (damaged(lambda c: c["splits"].pop("test")), "damaged result"),
+    "no state": (damaged(lambda c: c["splits"]["test"].pop("calibration")), "damaged result"),
+    "impossible sums": (
+        damaged(lambda c: c["rescaled"]["calibration"]["sums"].update(nll="nan")),
+        "damaged result",
+    ),
+    "text for seconds": (damaged(lambda c: c.update(seconds="long")), "damaged result"),
+    "another recipe": (damaged(lambda c: c["recipe"].update(epochs=7)), "it claims the key"),
+    "an unknown field": (damaged(lambda c: c["recipe"].update(magic=7)), "magic"),
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), DAMAGED.values(), ids=DAMAGED)
+def test_a_file_that_cannot_be_used_is_skipped_and_named_and_nothing_else_is_lost(
+    text: str, reason: str, tmp_path: Path
+) -> None:
+    store = ResultStore.open(tmp_path)
+    store.add(result(seed=1))
+    bad = store.path_of(result(seed=0).job)
+    bad.write_text(text, encoding="utf-8", errors="surrogateescape")
+    again = ResultStore.open(tmp_path)
+    assert list(again.results) == [result(seed=1).job.key]
+    assert len(again.skipped) == 1
+    assert str(bad) in again.skipped[0]
+    assert reason in again.skipped[0]
+    assert bad.read_text(encoding="utf-8", errors="surrogateescape") == text
+
+
+def test_of_two_files_that_claim_one_run_one_is_skipped_and_both_are_kept(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path)
+    store.add(result())
+    path = store.path_of(result().job)
+    renamed, twin = path.with_name("0copy.json"), tmp_path / "zzz" / path.name
+    twin.parent.mkdir()
+    shutil.copy(path, renamed)
+    shutil.copy(path, twin)
+    again = ResultStore.open(tmp_path)
+    assert again[result().job].to_dict() == result().to_dict()
+    assert [str(renamed) in reason or str(twin) in reason for reason in again.skipped] == [True, True]
+    assert all(f"claims the run {result().job.key}" in reason for reason in again.skipped)
+    assert path.exists()
+    assert renamed.exists()
+    assert twin.exists()
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("")
+    with pytest.raises(ValueError, match="is a file; results need a folder"):
+        ResultStore.open(tmp_path / "results")
+
+
+def test_a_data_set_in_a_folder_names_no_place_outside_the_store(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    recipe = base_recipe("small", dataset="../../images/birds", model="vgg16")
+    assert store.path_of(job_of(recipe, "baseline", 0)).parent == tmp_path / "birds" / "vgg16"
