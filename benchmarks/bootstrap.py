@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/bootstrap.py [--rounds 3]
 
 The plain way draws the examples of each replicate and computes a metric of them anew: here accuracy, NLL, Brier score,
-ECE and AURC, five of our eleven, with numpy. It runs few replicates, and its time is scaled to as many. Processor
+ECE and AURC, five of our fourteen, with numpy. It runs few replicates, and its time is scaled to as many. Processor
 seconds are what one thread needs; seconds on the clock are more where other programs share the machine.
 """
 
@@ -69,7 +69,7 @@ def main() -> None:
     scale = REPLICATES / PLAIN_REPLICATES
     print(f"{REPLICATES} replicates on {EXAMPLES} examples, median of {rounds}: seconds on the clock, of the processor")
     for name, times, factor in (
-        ("singleshot, 11 metrics with intervals", ours, 1.0),
+        ("singleshot, 14 metrics with intervals", ours, 1.0),
         ("plain numpy, 5 metrics", plain, scale),
     ):
         clock, processor = (factor * median(values) for values in zip(*times, strict=True))

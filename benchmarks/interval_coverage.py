@@ -1,9 +1,10 @@
 """Do the 95 % intervals hold the truth 95 times in 100, and is the debiased ECE less biased than the plain one?
 
-    OMP_NUM_THREADS=1 python benchmarks/interval_coverage.py [--trials 1000] [--examples 2000] [--world calibrated]
+    OMP_NUM_THREADS=1 python benchmarks/interval_coverage.py [--trials 1000] [--examples 500 2000] [--world calibrated]
 
 Each trial draws fresh predictions from a world whose truth is known, by sums over a fine grid of confidences, and makes
-every interval. With 1,000 trials a share of 95 % is known to ± 1.4 points. A setting takes a few minutes.
+every interval. With 1,000 trials a share of 95 % is known to ± 1.4 points. A setting takes a few minutes. The classwise
+ECE has worlds of its own (--world classwise), of probabilities for all classes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
 from collections.abc import Callable
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from singleshot.metrics import Examples, bootstrap, debiased_ece
+from singleshot.metrics.classwise import ClasswiseGroups
 from singleshot.metrics.estimates import METRICS, Estimator
 from singleshot.metrics.resampling import sort_examples, whole
 from singleshot.metrics.smooth import GRID, smooth_error
@@ -33,15 +36,25 @@ WORLDS: dict[str, Callable[[Array], Array]] = {
     "calibrated": lambda confidence: confidence,
     "slightly overconfident": lambda confidence: confidence - 0.03 * (confidence - 0.1) / 0.9,
     "overconfident": lambda confidence: confidence - 0.1 * (confidence - 0.1) / 0.9,
+    "constant gap": lambda confidence: confidence - 0.05,
     "wavy": lambda confidence: np.clip(confidence + 0.2 * np.sin(12 * confidence) * (1 - confidence), 0, 1),
+}
+CLASS_WORLDS = {
+    # the true probabilities are the softmax of logits divided by the first number, plus the second per class
+    "calibrated": (1.0, 0.0),
+    "slightly overconfident": (1.15, 0.0),
+    "overconfident": (1.5, 0.0),
+    "classes differ": (1.0, 0.3),
 }
 
 
 class Outcome(NamedTuple):
-    """Shares of intervals that held the truth and mean errors of the estimates, by metric."""
+    """By metric: the share of intervals that held the truth, their mean width, and how the estimates erred."""
 
     coverage: dict[str, float]
+    width: dict[str, float]
     bias: dict[str, float]
+    deviation: dict[str, float]  # the standard deviation of the estimates
 
 
 def draw(accuracy: Callable[[Array], Array], size: int, generator: np.random.Generator) -> Examples:
@@ -84,17 +97,22 @@ class Truth:
         filled = share > 0
         risk = np.cumsum(1 - right) / np.arange(1, POINTS + 1)
         ece = float(np.abs(by_width).sum())
+        accuracy_of_all = float(right.mean())
+        oracle = 1 - accuracy_of_all + accuracy_of_all * np.log(accuracy_of_all)  # ∫ max(0, c − a) / c dc
         self.values = {
-            "accuracy": float(right.mean()),
+            "accuracy": accuracy_of_all,
             "mean_confidence": float(confidence.mean()),
             "ece": ece,
             "debiased_ece": ece,
             "adaptive_ece": float(np.abs(by_mass).sum()),
             "mce": float(np.abs(by_width[filled] / share[filled]).max()),
             "rmsce": float(np.sqrt((by_width[filled] ** 2 / share[filled]).sum())),
+            "overconfidence": float(np.maximum(by_width, 0).sum()),
+            "underconfidence": float(np.maximum(-by_width, 0).sum()),
             "nll": nll,
             "brier": brier,
             "aurc": float(risk.mean()),
+            "excess_aurc": float(risk.mean() - oracle),
         }
         cell = np.clip((confidence * GRID).astype(int), 0, GRID - 1)
         self.residual = np.bincount(cell, weights=gap, minlength=GRID).astype(np.float64)
@@ -109,18 +127,69 @@ class Truth:
 def simulate(world: str, *, trials: int, size: int, replicates: int, seed: int = 0) -> Outcome:
     """Make the intervals of many data sets from this world, and count."""
     truth, generator = Truth(WORLDS[world]), np.random.default_rng(seed)
-    held: dict[str, list[bool]] = {name: [] for name in METRICS}
-    errors: dict[str, list[float]] = {name: [] for name in METRICS}
+    held, widths, errors = ({name: np.zeros(trials) for name in METRICS} for _ in range(3))
     for trial in range(trials):
         examples = draw(WORLDS[world], size, generator)
         true = truth.of(examples)
         for name, found in bootstrap(examples, replicates=replicates, seed=trial, bins=BINS).items():
-            held[name].append(found.low - 1e-12 <= true[name] <= found.high + 1e-12)
-            errors[name].append(found.estimate - true[name])
-    return Outcome(
-        {name: float(np.mean(values)) for name, values in held.items()},
-        {name: float(np.mean(values)) for name, values in errors.items()},
-    )
+            held[name][trial] = found.low - 1e-12 <= true[name] <= found.high + 1e-12
+            widths[name][trial] = found.high - found.low
+            errors[name][trial] = found.estimate - true[name]
+    return Outcome(_means(held), _means(widths), _means(errors), _deviations(errors))
+
+
+def _means(values: dict[str, Array]) -> dict[str, float]:
+    return {name: float(found.mean()) for name, found in values.items()}
+
+
+def _deviations(values: dict[str, Array]) -> dict[str, float]:
+    return {name: float(found.std(ddof=1)) for name, found in values.items()}
+
+
+def class_predictions(world: str, size: int, classes: int, generator: np.random.Generator) -> tuple[Array, Array]:
+    """Probabilities (N, C) as predicted, and as they truly are."""
+    temperature, shift = CLASS_WORLDS[world]
+    logits = 2 * generator.standard_normal((size, classes))
+    shifts = shift * np.random.default_rng(7).standard_normal(classes)  # the same in every data set
+    said, true = (np.exp(values) for values in (logits, logits / temperature + shifts))
+    return said / said.sum(1, keepdims=True), true / true.sum(1, keepdims=True)
+
+
+def true_classwise_ece(world: str, classes: int, generator: np.random.Generator) -> float:
+    """The classwise ECE of a million probabilities of each class, with true probabilities in place of labels."""
+    gap = np.zeros((classes, BINS))
+    for _ in range(20):
+        said, true = class_predictions(world, 50_000, classes, generator)
+        cell = np.clip(np.ceil(said * BINS).astype(int) - 1, 0, BINS - 1) + np.arange(classes) * BINS
+        gap += np.bincount(cell.ravel(), weights=(said - true).ravel(), minlength=gap.size).reshape(gap.shape)
+    return float(np.abs(gap).sum() / (20 * 50_000) / classes)
+
+
+def simulate_classwise(
+    world: str, *, trials: int, size: int, replicates: int, classes: int = CLASSES, seed: int = 0
+) -> Outcome:
+    """As `simulate`, for the classwise ECE."""
+    generator, name = np.random.default_rng(seed), "classwise_ece"
+    truth = true_classwise_ece(world, classes, generator) if world != "calibrated" else 0.0
+    held, widths, errors = ({name: np.zeros(trials)} for _ in range(3))
+    for trial in range(trials):
+        said, true = class_predictions(world, size, classes, generator)
+        labels = np.argmax(true.cumsum(1) >= generator.random((size, 1)) * (1 - 1e-12), axis=1)
+        groups = ClasswiseGroups(BINS)
+        groups.update(probs=said, labels=labels)
+        found = groups.interval(replicates=replicates, seed=trial)
+        held[name][trial] = found.low - 1e-12 <= truth <= found.high + 1e-12
+        widths[name][trial] = found.high - found.low
+        errors[name][trial] = found.estimate - truth
+    return Outcome(_means(held), _means(widths), _means(errors), _deviations(errors))
+
+
+def print_outcome(title: str, found: Outcome) -> None:
+    print(f"\n{title}")
+    print(f"  {'metric':<16} {'95 % intervals hold the truth':<30} mean width   bias of the estimate")
+    for name in found.coverage:
+        coverage, width, bias = (values[name] for values in (found.coverage, found.width, found.bias))
+        print(f"  {name:<16} {coverage:<30.1%} {width:<10.4f}   {bias:+.5f}", flush=True)
 
 
 def print_bias_by_size(world: str, trials: int) -> None:
@@ -136,17 +205,21 @@ def print_bias_by_size(world: str, trials: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--examples", type=int, default=2000)
+    parser.add_argument("--examples", type=int, nargs="+", default=[500, 1000, 2000])
     parser.add_argument("--replicates", type=int, default=400)
-    parser.add_argument("--world", choices=list(WORLDS), help="one of them; all without this")
+    parser.add_argument("--world", choices=[*WORLDS, "classwise"], help="one of them; all without this")
+    parser.add_argument("--classes", type=int, default=CLASSES, help="of the classwise worlds")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    for world in [args.world] if args.world else list(WORLDS):
-        found = simulate(world, trials=args.trials, size=args.examples, replicates=args.replicates)
-        print(f"\n{world}: {args.trials} data sets of {args.examples}, {args.replicates} replicates")
-        print(f"  {'metric':<16} {'95 % intervals hold the truth':<30} bias of the estimate")
-        for name in METRICS:
-            print(f"  {name:<16} {found.coverage[name]:<30.1%} {found.bias[name]:+.5f}", flush=True)
+    if args.world in (None, "classwise"):
+        for world, size in product(CLASS_WORLDS, args.examples):
+            options = {"trials": args.trials, "size": size, "replicates": args.replicates, "classes": args.classes}
+            title = f"{world}, {args.classes} classes: {args.trials} data sets of {size}"
+            print_outcome(title, simulate_classwise(world, **options))
+    for world in [world for world in WORLDS if args.world in (None, world)]:
+        for size in args.examples:
+            found = simulate(world, trials=args.trials, size=size, replicates=args.replicates)
+            print_outcome(f"{world}: {args.trials} data sets of {size}, {args.replicates} replicates", found)
         print("  bias of the ECE by number of examples: plain, debiased")
         print_bias_by_size(world, min(args.trials, 200))
 

@@ -61,6 +61,13 @@ def aurc(confidence: Array, correct: Bools) -> float:
     return float(np.mean([1 - correct[confidence >= c].mean() for c in confidence]))
 
 
+def excess_aurc(confidence: Array, correct: Bools) -> float:
+    """The AURC above that of the same answers, with the right ones the more confident."""
+    best = sorted(correct, reverse=True)
+    risks = [1 - np.mean(best[:accepted]) for accepted in range(1, len(best) + 1)]
+    return aurc(confidence, correct) - float(np.mean(risks))
+
+
 def smooth_ece(confidence: Array, correct: Bools, bandwidth: float, points: int = 4000) -> float:
     """The integral of the smoothed residuals, with mirror images instead of cosines."""
     t = (np.arange(points) + 0.5) / points

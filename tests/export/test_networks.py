@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Case:
     """What a network says in one plain pass without noise, and its file in each format."""
 
     logits: NDArray[np.float64]
+    exact_logits: NDArray[np.float64]  # of the same weights in float64
     files: dict[str, Path]
 
 
@@ -43,7 +45,9 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         )
     with torch.no_grad():
         logits: Tensor = model.eval()(Normalization(MEAN, STD)(IMAGES))
-    return Case(logits.double().numpy(), files)
+        mean, std = (torch.tensor(values, dtype=torch.float64).view(3, 1, 1) for values in (MEAN, STD))
+        exact: Tensor = copy.deepcopy(model).double()((IMAGES / torch.tensor(255, dtype=torch.float64) - mean) / std)
+    return Case(logits.double().numpy(), exact.numpy(), files)
 
 
 def lively(model: nn.Module) -> nn.Module:
@@ -77,6 +81,17 @@ def compare(logits: Tensor, probs: Tensor, plain: NDArray[np.float64]) -> None:
     shifted = np.exp(scaled - scaled.max(1, keepdims=True))
     assert np.abs(probs.double().numpy() - shifted / shifted.sum(1, keepdims=True)).max() <= 1e-5
     assert (logits.argmax(1).numpy() == plain.argmax(1)).all()
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_file_is_as_near_to_the_exact_network_as_the_network_in_float32(case: Case, kind: str) -> None:
+    exact = case.exact_logits / TEMPERATURE
+    rounding = np.abs(case.logits / TEMPERATURE - exact).max()
+    program = READERS[kind](case.files[kind])
+    for batch in (1, 7, 256):
+        with torch.no_grad():
+            logits, _ = program(IMAGES[:batch])
+        assert np.abs(logits.double().numpy() - exact[:batch]).max() <= max(1e-5, 2 * rounding)
 
 
 @pytest.mark.parametrize("kind", READERS)

@@ -5,27 +5,81 @@ import math
 import numpy as np
 import pytest
 import torch
-from interval_coverage import simulate
+from hypothesis import given, settings, strategies as st
+from interval_coverage import simulate, simulate_classwise
 from scipy.stats import binom
 
 import example_oracle as reference
-from singleshot.metrics import Examples, bootstrap, wilson_interval
+from singleshot.metrics import Examples, bootstrap, risk_coverage, wilson_interval
 from singleshot.metrics.estimates import METRICS
 
-PROMISED = ("accuracy", "ece", "debiased_ece", "adaptive_ece", "smooth_ece", "nll", "brier", "mean_confidence", "aurc")
+PROMISED = (
+    "accuracy",
+    "ece",
+    "debiased_ece",
+    "adaptive_ece",
+    "smooth_ece",
+    "nll",
+    "brier",
+    "mean_confidence",
+    "aurc",
+    "excess_aurc",
+)
 
 
-@pytest.mark.parametrize("world", ["calibrated", "overconfident"])
+@pytest.mark.parametrize("world", ["calibrated", "overconfident", "constant gap"])
 def test_intervals_hold_the_truth_as_often_as_promised(world: str) -> None:
-    """The small version of benchmarks/interval_coverage.py: a share of 95 % misses these bounds once in 10,000 runs."""
+    """The small version of benchmarks/interval_coverage.py: a share of 95 % misses these bounds once in 10,000 runs.
+
+    Who is always right is too wide: some must miss, and the width be no more than twice that of ± 1.96 deviations.
+    """
     trials = 100
     outcome = simulate(world, trials=trials, size=500, replicates=100, seed=5)
     for name in PROMISED:
         held = round(outcome.coverage[name] * trials)
         assert held >= binom.ppf(1e-4, trials, 0.93), (name, held)
-    for name in ("mce", "rmsce"):
+    for name in ("mce", "rmsce", "overconfidence", "underconfidence"):
         assert outcome.coverage[name] >= 0.85, name
     assert abs(outcome.bias["debiased_ece"]) < abs(outcome.bias["ece"])
+    assert np.mean([outcome.coverage[name] for name in PROMISED]) <= 0.985
+    for name in (*PROMISED, "overconfidence"):
+        assert outcome.width[name] < 4 * 1.96 * outcome.deviation[name], name
+
+
+def test_classwise_intervals_hold_the_truth_and_are_no_wider_than_need_be() -> None:
+    for world in ("calibrated", "overconfident"):
+        outcome = simulate_classwise(world, trials=60, size=500, replicates=100, classes=4, seed=1)
+        assert outcome.coverage["classwise_ece"] >= 0.85, world
+    assert outcome.width["classwise_ece"] < 1.5 * 2 * 1.96 * outcome.deviation["classwise_ece"]
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.1, 0.35, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=40))
+@settings(max_examples=40, deadline=None)
+def test_over_and_underconfidence_are_the_parts_of_the_error(pairs: list[tuple[float, bool]]) -> None:
+    examples = reference.made([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    intervals = bootstrap(examples, replicates=5)
+    over, under, ece = (intervals[name].estimate for name in ("overconfidence", "underconfidence", "ece"))
+    assert over + under == pytest.approx(ece, abs=1e-12)
+    assert min(over, under) >= 0
+    confidence, correct = reference.plain(examples)
+    assert over - under == pytest.approx(confidence.mean() - correct.mean(), abs=1e-12)
+    for name, found in intervals.items():
+        assert found.low <= found.high, name
+
+
+def test_the_parts_of_the_error_are_told_apart() -> None:
+    intervals = bootstrap(reference.drawn(2000, slope=0.7), replicates=100)
+    assert intervals["overconfidence"].low > 0.1
+    assert intervals["underconfidence"].low == 0
+    assert intervals["underconfidence"].high < 0.02
+
+
+def test_the_excess_of_the_risk_is_that_of_the_curve() -> None:
+    for seed, (size, ties) in enumerate(((1, False), (2, True), (50, True), (400, False))):
+        examples = reference.drawn(size, seed, ties=ties)
+        found = bootstrap(examples, replicates=20)["excess_aurc"]
+        assert found.estimate == pytest.approx(risk_coverage(examples).excess_aurc, abs=1e-12)
+        assert found.estimate == pytest.approx(reference.excess_aurc(*reference.plain(examples)), abs=1e-12)
 
 
 def test_means_have_the_standard_error_of_the_textbook() -> None:
@@ -79,12 +133,14 @@ def test_the_order_of_the_examples_does_not_move_the_estimates() -> None:
 def test_all_correct_and_all_wrong(correct: bool) -> None:
     intervals = bootstrap(reference.made([1.0] * 40, [correct] * 40), replicates=50)
     error = 0.0 if correct else 1.0
-    for name in ("ece", "adaptive_ece", "mce", "rmsce"):
+    for name in ("ece", "adaptive_ece", "mce", "rmsce", "overconfidence"):
         assert intervals[name].estimate == error
         assert intervals[name].low - 0.05 <= error <= intervals[name].high + 0.05, name
     accuracy = intervals["accuracy"]
     assert accuracy.low < accuracy.high, "no data say that all predictions are right"
     assert intervals["aurc"].estimate == error
+    for name in ("underconfidence", "excess_aurc"):  # with one answer to all there is no better order
+        assert (intervals[name].estimate, intervals[name].low) == (0, 0)
 
 
 def test_far_from_calibrated_the_error_is_not_zero_and_near_it_may_be() -> None:

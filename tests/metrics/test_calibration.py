@@ -12,7 +12,7 @@ from torch import Tensor
 
 import oracle
 import singleshot as ss
-from singleshot.metrics import scores as scores_module
+from singleshot.metrics import Examples, adaptive_ece, scores as scores_module
 from singleshot.metrics.binning import bin_index
 
 METRICS = ("accuracy", "mean_confidence", "ece", "mce", "rmsce", "overconfidence", "underconfidence", "nll", "brier")
@@ -47,6 +47,27 @@ def test_every_metric_equals_the_oracle(bins: int, examples: int, classes: int, 
         assert result.bins.count.tolist() == expected["bin_count"].tolist()
         np.testing.assert_allclose(result.bins.accuracy, expected["bin_accuracy"], rtol=0, atol=1e-10)
         np.testing.assert_allclose(result.bins.confidence, expected["bin_confidence"], rtol=0, atol=1e-10)
+
+
+def test_bins_and_scores_equal_those_of_scikit_learn() -> None:
+    from sklearn.calibration import calibration_curve
+    from sklearn.metrics import brier_score_loss, log_loss
+
+    logits, labels = predictions(400, 2, scale=1.0)
+    probs = oracle.softmax(logits.numpy())
+    result = measure(20, probs=probs, labels=labels)
+    confidence, correct = probs.max(1), probs.argmax(1) == labels.numpy()
+    accuracies, confidences = calibration_curve(correct, confidence, n_bins=20)
+    filled = result.bins.count > 0
+    np.testing.assert_allclose(result.bins.accuracy[filled], accuracies, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result.bins.confidence[filled], confidences, rtol=0, atol=1e-12)
+    assert result.mce == pytest.approx(np.abs(accuracies - confidences).max(), abs=1e-12)
+    assert result.ece == pytest.approx(result.bins.share[filled].numpy() @ np.abs(accuracies - confidences), abs=1e-12)
+    assert result.nll == pytest.approx(log_loss(labels.numpy(), probs), abs=1e-12)
+    assert result.brier == pytest.approx(2 * brier_score_loss(labels.numpy(), probs[:, 1]), abs=1e-12)
+    accuracies, confidences = calibration_curve(correct, confidence, n_bins=20, strategy="quantile")
+    adaptive = adaptive_ece(Examples.of(probs=probs, labels=labels))
+    assert adaptive == pytest.approx(np.abs(accuracies - confidences).mean(), abs=1e-12)  # 20 examples in each bin
 
 
 @pytest.mark.parametrize("classes", [1, 2, 7])

@@ -1,16 +1,29 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from scipy.stats import foldnorm
+from scipy.stats import foldnorm, norm
 
 import example_oracle as reference
 from singleshot.metrics import debiased_ece
-from singleshot.metrics.debiased import BinSums, debiased_error, debiased_square_error, gaps_of, mean_absolute_normal
+from singleshot.metrics.debiased import (
+    BinSums,
+    debiased_error,
+    debiased_overconfident_part,
+    debiased_square_error,
+    gaps_of,
+    mean_absolute_normal,
+    turned,
+)
+from singleshot.metrics.resampling import binned, sort_examples, whole
+
+MeanOf = Callable[[float, float], float]
 
 
-def literal_debiased(confidence: reference.Array, correct: reference.Bools, bins: int) -> float:
-    """The formula of the docstring, bin by bin, with scipy's folded normal."""
+def literal_debiased(confidence: reference.Array, correct: reference.Bools, bins: int, mean_of: MeanOf) -> float:
+    """The formula of the docstring, bin by bin; ``mean_of`` a normal is that of its absolute value, or of a part."""
     groups = reference.width_groups(confidence, bins)
     rows = []
     for group in sorted(set(groups)):
@@ -24,8 +37,8 @@ def literal_debiased(confidence: reference.Array, correct: reference.Bools, bins
     for p, d, v in rows:
         shrink = spread / (spread + v) if spread else 0.0
         m, left = mean + shrink * (d - mean), shrink * v
-        result += p * (abs(d) - folded(m, left + v) + folded(m, left))
-    return max(0.0, result)
+        result += p * (mean_of(d, 0.0) - mean_of(m, left + v) + mean_of(m, left))
+    return result
 
 
 def folded(mean: float, variance: float) -> float:
@@ -33,12 +46,29 @@ def folded(mean: float, variance: float) -> float:
     return float(foldnorm.mean(abs(mean) / deviation, scale=deviation)) if variance > 0 else abs(mean)
 
 
+def positive_part(mean: float, variance: float) -> float:
+    """E max(N(mean, variance), 0) = m Φ(m/s) + s φ(m/s)."""
+    deviation = np.sqrt(variance)
+    return (
+        float(mean * norm.cdf(mean / deviation) + deviation * norm.pdf(mean / deviation)) if variance else max(mean, 0)
+    )
+
+
+def negative_part(mean: float, variance: float) -> float:
+    return positive_part(-mean, variance)
+
+
 @pytest.mark.parametrize("size", [1, 30, 500])
 @pytest.mark.parametrize("slope", [0.5, 0.8, 1.0])
 def test_equals_the_literal_formula(size: int, slope: float) -> None:
     examples = reference.drawn(size, seed=size, slope=slope)
-    expected = literal_debiased(*reference.plain(examples), 20)
+    expected = max(literal_debiased(*reference.plain(examples), 20, folded), 0)
     assert debiased_ece(examples) == pytest.approx(expected, abs=1e-10)
+    table = sort_examples(examples, 20)
+    gaps = gaps_of(binned(whole(table).cells, table.width_bins))
+    for mean_of, sides in ((positive_part, gaps), (negative_part, turned(gaps))):
+        part = literal_debiased(*reference.plain(examples), 20, mean_of)
+        assert float(debiased_overconfident_part(sides)) == pytest.approx(part, abs=1e-10)
 
 
 def test_mean_absolute_normal_at_the_edges() -> None:

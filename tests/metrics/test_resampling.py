@@ -37,6 +37,9 @@ def test_a_resample_has_the_metrics_of_its_examples_written_out(size: int, ties:
             "mce": max(abs(gap) for gap in gaps.values()),
             "rmsce": np.sqrt(np.mean([gaps[g] ** 2 for g in widths])),
             "aurc": reference.aurc(confidence, correct),
+            "excess_aurc": reference.excess_aurc(confidence, correct),
+            "overconfidence": np.mean([max(gaps[g], 0) for g in widths]),
+            "underconfidence": np.mean([max(-gaps[g], 0) for g in widths]),
         }
         for name, value in expected.items():
             assert float(found[name]) == pytest.approx(float(value), abs=1e-10), name
@@ -66,6 +69,6 @@ def test_huge_logits_and_the_whole_agree_with_a_calibration() -> None:
     table = sort_examples(examples, 20)
     found = Estimator.of(table, whole(table)).metrics(whole(table))
     result = calibration.compute()
-    for name in ("accuracy", "ece", "mce", "rmsce", "nll", "brier", "mean_confidence"):
+    for name in result.metrics():
         assert float(found[name]) == pytest.approx(getattr(result, name), rel=1e-6), name
     assert adaptive_ece(examples) == pytest.approx(result.ece)  # nearly all confidences are 1: one bin

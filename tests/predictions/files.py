@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
+
+from singleshot.predictions import read_predictions
 
 Arrays = NDArray[Any]
 Writer = Callable[[Path, Arrays, Arrays, str], tuple[Path, dict[str, Any]]]
@@ -120,3 +124,11 @@ def predictions(rows: int, classes: int, kind: str, dtype: Any = np.float32, see
 def metadata(names: list[str]) -> dict[str, str]:
     """Class names as a safetensors file keeps them."""
     return {"class_names": json.dumps(names)}
+
+
+def refusal(path: Path, **told: Any) -> str:
+    """What is said about a file, read in chunks of 6 rows; it names the file, or the one with the labels beside it."""
+    with pytest.raises(ValueError, match=re.escape(str(path.parent))) as error:
+        for _ in read_predictions(path, **told).chunks(6):
+            pass
+    return str(error.value)

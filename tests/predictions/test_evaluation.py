@@ -30,6 +30,9 @@ def test_the_metrics_are_those_of_the_oracle(name: str, kind: str, classes: int,
         assert metrics[metric] == pytest.approx(expected[metric], abs=1e-10), metric
     assert metrics["classwise_ece"] == pytest.approx(oracle.classwise_ece(probs, labels, 9), abs=1e-10)
     whole = Examples.of(labels=labels, **{kind: scores})
+    classwise_interval = found.intervals.pop("classwise_ece")
+    assert classwise_interval.estimate == pytest.approx(metrics["classwise_ece"], abs=1e-12)
+    assert classwise_interval.low <= classwise_interval.high
     assert found.intervals == bootstrap(whole, replicates=30, bins=9)
     assert found.consistency is not None
 

@@ -14,8 +14,13 @@ def bin_index(values: Tensor, bins: int) -> Tensor:
     >>> bin_index(torch.tensor([0.0, 0.15, 0.16, 1.0]), bins=20)
     tensor([ 0,  2,  3, 19])
     """
-    edges = bin_edges(bins)[1:-1].to(values)
-    return torch.bucketize(values, edges)
+    edges = bin_edges(bins)[:-1].to(values)
+    if bins * torch.finfo(values.dtype).eps > 1 / 4:  # rounding would take more than a bin
+        return torch.bucketize(values, edges[1:])
+    edges[0] = -1  # nothing lies below the first bin
+    # Which edge is nearest is known without a search, and rounding cannot matter there: it is small against half a bin.
+    nearest = (values * bins).round_().long().clamp_(0, bins - 1)
+    return nearest - (values <= edges.take(nearest)).long()
 
 
 def bin_edges(bins: int) -> Tensor:

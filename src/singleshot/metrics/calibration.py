@@ -8,10 +8,12 @@ from torch import Tensor
 
 from singleshot.checks import check_size
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
+from singleshot.metrics.class_cells import ClassCells
 from singleshot.metrics.result import Bins, CalibrationResult
 from singleshot.metrics.scores import Scores
 from singleshot.metrics.state import AdditiveState, Layout, Options
-from singleshot.uncertainty import at_least_float32
+
+CLASS_SUMS = ("class_count", "class_correct", "class_probability")
 
 
 class Calibration(AdditiveState):
@@ -120,27 +122,5 @@ class Calibration(AdditiveState):
         sums["nll"] += nll.sum(dtype=torch.float64)
         sums["brier"] += brier.sum(dtype=torch.float64)
         if "class_count" in sums:
-            given = scores.values
-            probs = at_least_float32(given).softmax(1) if scores.name == "logits" else given
-            self._add_classwise(probs.cpu(), scores.labels.cpu())
-
-    def _add_classwise(self, probs: Tensor, labels: Tensor) -> None:
-        """Bin every probability of every class, sorting only those above the first bin.
-
-        A row sums to 1, so fewer than ``bins`` of its probabilities lie above 1 / bins: the first bin, which has nearly
-        all of them, gets what the others leave of the totals.
-        """
-        bins, classes = int(self._options["bins"]), probs.shape[1]
-        cells = classes * bins
-        flat = probs.flatten()
-        above = (flat > bin_edges(bins)[1].to(probs)).nonzero().squeeze(1)
-        cell = bin_index(flat[above], bins) + above % classes * bins
-        count = sum_by_bin(cell, cells).view(classes, bins)
-        probability = sum_by_bin(cell, cells, flat[above]).view(classes, bins)
-        count[:, 0] += len(probs) - count.sum(1)
-        probability[:, 0] += (probs.sum(0, dtype=torch.float64) - probability.sum(1)).clamp(min=0)
-        label_prob = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
-        label_cell = bin_index(label_prob, bins) + labels * bins
-        self._sums["class_count"] += count
-        self._sums["class_probability"] += probability
-        self._sums["class_correct"] += sum_by_bin(label_cell, cells).view(classes, bins)
+            cells = ClassCells(*(sums[name].unsqueeze(0) for name in CLASS_SUMS))  # views: what is added stays here
+            cells.add(scores.probs().cpu(), scores.labels.cpu())

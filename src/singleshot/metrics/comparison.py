@@ -21,7 +21,7 @@ class Comparison:
     metric: str
     a: float
     b: float
-    difference: float  # A − B, without the bias that chance gives each of them
+    difference: float  # A − B, without the bias that chance gives each of them; of ``rmsce``, of the squares
     low: float
     high: float
     p_value: float  # two-sided: how often chance alone makes so large a difference
@@ -41,7 +41,8 @@ def paired_bootstrap(
     """Compare two classifiers' predictions of the same examples, in the same order, by any metric of `bootstrap`.
 
     The p-value is that of the resampled differences, moved to have mean 0: (1 + how many are as far from 0 as the
-    difference) / (1 + replicates). For ``rmsce`` the differences are those of the mean squared errors.
+    difference) / (1 + replicates). For ``rmsce`` the differences are those of the mean squared errors: near perfect
+    calibration a root would make the noise of the two errors larger than that of their resamples, which lie higher.
 
     >>> import torch
     >>> labels = torch.tensor([0, 1] * 50)
@@ -67,7 +68,9 @@ def paired_bootstrap(
         )
         for estimator, table in zip(estimators, tables, strict=True)
     ]
-    plain = [float(estimator.metrics(own)[metric]) for estimator, own in zip(estimators, wholes, strict=True)]
+    plain = [
+        float(estimator.metrics(own, (metric,))[metric]) for estimator, own in zip(estimators, wholes, strict=True)
+    ]
     if not np.isfinite(plain).all():
         raise ValueError(
             f"metric={metric!r} is infinite for these examples, and infinities cannot be compared: a label has "

@@ -69,6 +69,24 @@ def debiased_error(gaps: Gaps) -> Array:
     return np.asarray(plain_error(gaps) - (share * excess).sum(-1))
 
 
+def overconfident_part(gaps: Gaps) -> Array:
+    """Σ_b share_b max(gap_b, 0): the part of the ECE from bins whose confidence is above their accuracy."""
+    return np.asarray((gaps.share * np.maximum(gaps.gap, 0)).sum(-1))
+
+
+def debiased_overconfident_part(gaps: Gaps) -> Array:
+    """The same less what chance is expected to add; it may be below 0.
+
+    max(d, 0) = (|d| + d) / 2, and noise leaves the mean of d as it is: chance adds half of what it adds to |d|.
+    """
+    return np.asarray((debiased_error(gaps) + (gaps.share * gaps.gap).sum(-1)) / 2)
+
+
+def turned(gaps: Gaps) -> Gaps:
+    """The gaps as accuracy − confidence: what is overconfident of them is underconfident of the others."""
+    return gaps._replace(gap=-gaps.gap)
+
+
 def debiased_square_error(gaps: Gaps) -> Array:
     """Σ_b share_b (gap_b² − s_b²): the squared error, of which chance adds exactly s²; it may be below 0.
 

@@ -10,9 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.checks import check_size
-from singleshot.metrics.debiased import BinSums, Gaps, debiased_error, debiased_square_error, gaps_of, plain_error
+from singleshot.metrics.debiased import (
+    BinSums,
+    Gaps,
+    debiased_error,
+    debiased_overconfident_part,
+    debiased_square_error,
+    gaps_of,
+    overconfident_part,
+    plain_error,
+    turned,
+)
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.resampling import ResampleSums, SortedExamples, binned, on_grid, sort_examples, whole
+from singleshot.metrics.selective import excess_over_oracle
 from singleshot.metrics.smooth import coarse_kernel, debiased_smooth_error, fixed_point_bandwidth, smooth_error
 
 Array = NDArray[np.float64]
@@ -25,12 +36,16 @@ METRICS = (
     "smooth_ece",
     "mce",
     "rmsce",
+    "overconfidence",
+    "underconfidence",
     "nll",
     "brier",
     "mean_confidence",
     "aurc",
+    "excess_aurc",
 )
-PUSHED_UP_BY_CHANCE = ("ece", "debiased_ece", "adaptive_ece", "smooth_ece", "mce", "rmsce")
+PUSHED_UP_BY_CHANCE = METRICS[1:9]
+"""Errors that are 0 if calibration is perfect and never below: noise alone makes them positive."""
 HIGHER_IS_BETTER = ("accuracy",)
 
 
@@ -51,19 +66,20 @@ class Estimator:
         grid = on_grid(sums.cells, table)
         return cls(table, fixed_point_bandwidth(grid.confidence - grid.correct, len(table)))
 
-    def metrics(self, sums: ResampleSums) -> dict[str, Array]:
-        """Each metric of one resample, or with a leading axis of many, as the plain formulas have it."""
+    def metrics(self, sums: ResampleSums, names: Sequence[str] = METRICS) -> dict[str, Array]:
+        """These metrics of one resample, or with a leading axis of many, as the plain formulas have it."""
         widths, masses = self._gaps(sums)
-        grid = on_grid(sums.cells, self.table)
-        return {
-            **self._unpushed(sums),
-            "ece": plain_error(widths),
-            "debiased_ece": np.maximum(debiased_error(widths), 0),
-            "adaptive_ece": plain_error(masses),
-            "smooth_ece": smooth_error(grid.confidence - grid.correct, len(self.table), self.bandwidth),
-            "mce": np.abs(widths.gap).max(-1),
-            "rmsce": np.sqrt((widths.share * widths.gap**2).sum(-1)),
+        pushed: dict[str, Callable[[], Array]] = {
+            "ece": lambda: plain_error(widths),
+            "debiased_ece": lambda: np.maximum(debiased_error(widths), 0),
+            "adaptive_ece": lambda: plain_error(masses),
+            "smooth_ece": lambda: self._smooth_error(sums),
+            "mce": lambda: np.asarray(np.abs(widths.gap).max(-1)),
+            "rmsce": lambda: np.sqrt((widths.share * widths.gap**2).sum(-1)),
+            "overconfidence": lambda: overconfident_part(widths),
+            "underconfidence": lambda: overconfident_part(turned(widths)),
         }
+        return self._chosen(names, pushed, sums)
 
     def unbiased(self, sums: ResampleSums, names: Sequence[str] = METRICS) -> dict[str, Array]:
         """These metrics as intervals are made: without the bias that chance gives them, and the RMS error squared.
@@ -72,7 +88,6 @@ class Estimator:
         corrected in its square, where the correction is exact. The MCE is as it is: see `centres`.
         """
         widths, masses = self._gaps(sums)
-        others = self._unpushed(sums)
         pushed: dict[str, Callable[[], Array]] = {
             "ece": lambda: debiased_error(widths),
             "debiased_ece": lambda: debiased_error(widths),
@@ -82,8 +97,14 @@ class Estimator:
             ),
             "mce": lambda: np.asarray(np.abs(widths.gap).max(-1)),
             "rmsce": lambda: debiased_square_error(widths),
+            "overconfidence": lambda: debiased_overconfident_part(widths),
+            "underconfidence": lambda: debiased_overconfident_part(turned(widths)),
         }
-        return {name: pushed[name]() if name in pushed else others[name] for name in names}
+        return self._chosen(names, pushed, sums)
+
+    def _smooth_error(self, sums: ResampleSums) -> Array:
+        grid = on_grid(sums.cells, self.table)
+        return smooth_error(grid.confidence - grid.correct, len(self.table), self.bandwidth)
 
     @cached_property
     def _kernel(self) -> Array:
@@ -93,16 +114,21 @@ class Estimator:
         widths, masses = (binned(sums.cells, starts) for starts in (self.table.width_bins, self.table.mass_bins))
         return gaps_of(widths), gaps_of(masses)
 
-    def _unpushed(self, sums: ResampleSums) -> dict[str, Array]:
-        """Those that chance moves up as much as down."""
-        total = len(self.table)
-        return {
-            "accuracy": sums.cells.correct.sum(-1) / total,
-            "nll": sums.nll,
-            "brier": sums.brier,
-            "mean_confidence": sums.cells.confidence.sum(-1) / total,
-            "aurc": sums.aurc,
+    def _chosen(
+        self, names: Sequence[str], pushed: dict[str, Callable[[], Array]], sums: ResampleSums
+    ) -> dict[str, Array]:
+        """The metrics asked for: pushed ones as given, and those that chance moves up as much as down."""
+        total, correct = len(self.table), sums.cells.correct.sum(-1)
+        formulas: dict[str, Callable[[], Array]] = {
+            **pushed,
+            "accuracy": lambda: correct / total,
+            "nll": lambda: sums.nll,
+            "brier": lambda: sums.brier,
+            "mean_confidence": lambda: sums.cells.confidence.sum(-1) / total,
+            "aurc": lambda: sums.aurc,
+            "excess_aurc": lambda: excess_over_oracle(sums.aurc, correct, total),
         }
+        return {name: formulas[name]() for name in names}
 
     def centres(self, sums: ResampleSums, resampled: dict[str, Array]) -> dict[str, float]:
         """Around which value each metric's interval lies; ``resampled`` are the unbiased metrics of the resamples."""
@@ -112,7 +138,7 @@ class Estimator:
         return found
 
     def if_calibrated(self, sums: ResampleSums, replicates: int, generator: np.random.Generator) -> dict[str, Array]:
-        """Each metric in imagined worlds where the confidences of these examples are exactly right.
+        """The errors in imagined worlds where the confidences of these examples are exactly right.
 
         The right ones of a cell are binomial at its mean confidence. Within a cell, no wider than 1/1024, confidences
         are as good as equal.
@@ -122,7 +148,7 @@ class Estimator:
         correct = generator.binomial(count.astype(np.int64), chance, size=(replicates, len(count))).astype(float)
         shape = correct.shape
         cells = BinSums(np.broadcast_to(count, shape), correct, np.broadcast_to(confidence, shape))
-        return self.metrics(sums._replace(cells=cells))
+        return self.metrics(sums._replace(cells=cells), PUSHED_UP_BY_CHANCE)
 
 
 def debiased_ece(examples: Examples, bins: int = 20) -> float:

@@ -26,11 +26,11 @@ def rows_from_logits(logits: Tensor, labels: Tensor) -> Rows:
     Relative to the largest logit, with the label's term set apart, no step subtracts two nearly equal numbers: NLL and
     Brier score keep their digits in float32 even where the label has all the probability.
     """
-    column = labels.unsqueeze(1)
     top = logits.amax(1)
+    label_logit = logits.gather(1, labels.unsqueeze(1)).squeeze(1)
+    label_odds = (label_logit - top).exp_()
     odds = (logits - top.unsqueeze(1)).exp_()
-    label_odds = odds.gather(1, column).squeeze(1)
-    odds.scatter_(1, column, 0)
+    odds[torch.arange(len(odds), device=odds.device), labels] = 0
     best_other = odds.amax(1)
     other_odds = odds.sum(1)
     total = label_odds + other_odds
@@ -43,7 +43,7 @@ def rows_from_logits(logits: Tensor, labels: Tensor) -> Rows:
         correct=_label_is_first_largest(
             logits, labels, label_on_top & (best_other < 1), label_on_top & (best_other == 1)
         ),
-        nll=log_total + (top - logits.gather(1, column).squeeze(1)),
+        nll=log_total + (top - label_logit),
         brier=odds.square_().sum(1) * confidence.square() + (other_odds * confidence).square(),
     )
 

@@ -64,6 +64,10 @@ class Scores(NamedTuple):
         read = rows_from_logits if self.name == "logits" else rows_from_probs
         return Rows(*(values.cpu() for values in read(at_least_float32(self.values), self.labels)))
 
+    def probs(self) -> Tensor:
+        """The probability of every class, as given or from the logits."""
+        return at_least_float32(self.values).softmax(1) if self.name == "logits" else self.values
+
     def as_given(self, confidence: Tensor) -> Tensor:
         """The confidence in the dtype of given probabilities: half-precision bins have rounded edges."""
         return confidence.to(self.values.dtype) if self.name == "probs" else confidence

@@ -38,13 +38,9 @@ class RiskCoverage:
 
     @property
     def excess_aurc(self) -> float:
-        """The AURC above that of an oracle which accepts all right predictions before any wrong one.
-
-        Of N examples with k right ones, the oracle's first i have the risk max(0, i − k) / i.
-        """
+        """The AURC above that of an oracle which accepts all right predictions before any wrong one."""
         right = round((1 - float(self.risk[-1])) * self.count)
-        ranks = np.arange(right + 1, self.count + 1)
-        return self.aurc - float(((ranks - right) / ranks).sum()) / self.count
+        return float(excess_over_oracle(self.aurc, right, self.count))
 
 
 @dataclass(frozen=True)
@@ -82,6 +78,18 @@ def risk_coverage(examples: Examples) -> RiskCoverage:
         risk=np.cumsum(wrong) / accepted,
         count=len(confidence),
     )
+
+
+def excess_over_oracle(aurc: Array | float, right: Array | float, count: int) -> Array:
+    """The AURC of so many examples above the least that so many right ones among them allow.
+
+    Of N examples with k right ones, an oracle's first i have the risk max(0, i − k) / i. The mean of that is
+    (N − k − k (H_N − H_k)) / N with the harmonic numbers H, whose differences are those of the digamma function.
+    """
+    from scipy.special import digamma
+
+    oracle = (count - right - right * (digamma(count + 1) - digamma(np.add(right, 1)))) / count
+    return np.asarray(np.maximum(aurc - oracle, 0))  # no order beats the oracle's but by rounding
 
 
 def threshold_for_accuracy(examples: Examples, accuracy: float, *, confidence: float = 0.95) -> Threshold:

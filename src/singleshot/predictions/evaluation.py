@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from singleshot.metrics.bootstrap import Interval, bootstrap
 from singleshot.metrics.calibration import Calibration
+from singleshot.metrics.classwise import ClasswiseGroups
 from singleshot.metrics.consistency import ConsistencyTest, consistency_test
 from singleshot.metrics.estimates import Estimator
 from singleshot.metrics.examples import ExampleGathering, Examples
@@ -37,7 +38,7 @@ class Evaluation:
         """Why something is left out that others have."""
         if self.examples is None:
             what = "intervals, AURC, and the debiased, equal-mass and smooth ECE"
-            where = f"above {MOST_RESAMPLED:,} examples and for runs"
+            where = f"above {MOST_RESAMPLED:,} examples"
             return [f"Left out {where} unless asked for: {what}; --replicates 1000 gives them."]
         if len(self.examples) < FEWEST_RESAMPLED and self.consistency is not None:
             return [f"No intervals: they take {FEWEST_RESAMPLED} examples or more, here are {len(self.examples)}."]
@@ -59,7 +60,7 @@ def evaluate_predictions(
     Args:
         predictions: what `read_predictions` opened.
         bins: equal-width bins of the confidence.
-        classwise: also compute the classwise ECE.
+        classwise: also compute the classwise ECE; where there are intervals, its own needs up to 100 MB more.
         replicates: bootstrap resamples for the intervals, 0 for none; by default 1,000, and none for more than a
             million examples. There are none for fewer than 30 either.
         keep_examples: keep them in any case, for thresholds.
@@ -68,14 +69,17 @@ def evaluate_predictions(
     by_default = not replicates and not keep_examples
     is_long = by_default and (predictions.source.count or 0) > MOST_RESAMPLED
     gathering = None if is_long else ExampleGathering()
+    groups = ClasswiseGroups(bins) if classwise and replicates != 0 and not is_long else None
     count = 0
     for batch in predictions.batches():
         calibration.update(**batch)
         count += len(batch["labels"])
         if by_default and count > MOST_RESAMPLED:
-            gathering = None  # a text file does not tell its length before
+            gathering = groups = None  # a text file does not tell its length before
         if gathering is not None:
             gathering.update(**batch)
+        if groups is not None:
+            groups.update(**batch)
     examples = gathering.finish() if gathering is not None else None
     if replicates is None:
         replicates = 1000 if count <= MOST_RESAMPLED else 0
@@ -86,6 +90,8 @@ def evaluate_predictions(
     if replicates and count >= FEWEST_RESAMPLED:
         intervals = bootstrap(examples, replicates=replicates, bins=bins)
         points = {name: one.estimate for name, one in intervals.items()}
+        if groups is not None:
+            intervals["classwise_ece"] = groups.interval(replicates=replicates)
     else:
         points = point_estimates(examples, bins)
     consistency = consistency_test(examples, replicates=replicates, bins=bins) if replicates else None

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.checks import printable
+from singleshot.terminal import printable
 
 MOST_AT_ONCE = 2**30  # bytes of an array that can only be read whole
 LONGEST_TEXT = 4096  # bytes of one label
@@ -105,8 +105,8 @@ def read_blocks(file: IO[bytes], header: ArrayHeader, rows: int) -> Iterator[NDA
 
 def _read(file: IO[bytes], header: ArrayHeader, rows: int) -> NDArray[Any]:
     wanted = rows * header.row_bytes
-    data = bytearray(wanted)  # a block, not what a header claims: nothing is allocated on its word alone
+    data = np.empty(wanted, np.uint8)  # a block, not what a header claims: nothing is allocated on its word alone
     got = file.readinto(data)  # type: ignore[attr-defined]
     if got != wanted:
         raise ValueError(f"{header.what} is cut off: it should go on for {wanted - got:,} bytes and more")
-    return np.frombuffer(data, header.dtype)
+    return data.view(header.dtype)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.checks import printable
 from singleshot.predictions.names import (
     ARRAY_KINDS,
     COLUMN_LABELS,
@@ -20,6 +19,7 @@ from singleshot.predictions.names import (
     find_labels,
 )
 from singleshot.predictions.source import Asked, Kind, RawBlock, Source
+from singleshot.terminal import printable
 
 
 class _Layout(NamedTuple):

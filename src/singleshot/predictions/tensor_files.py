@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from singleshot.checks import printable
 from singleshot.predictions.names import ARRAY_LABELS, find_array, find_labels
 from singleshot.predictions.npy_stream import check_lengths, check_scores_shape
 from singleshot.predictions.source import Asked, RawBlock, Source
+from singleshot.terminal import printable
 
 FLOATS = ("F16", "BF16", "F32", "F64")
 INTEGERS = ("I8", "I16", "I32", "I64", "U8")

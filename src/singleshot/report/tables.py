@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from singleshot.checks import printable
+from singleshot.terminal import printable
 
 if TYPE_CHECKING:
     from singleshot.metrics import CalibrationResult, Comparison, ConsistencyTest, Interval
@@ -24,6 +24,7 @@ LABELS = {
     "nll": "NLL",
     "brier": "Brier",
     "aurc": "AURC",
+    "excess_aurc": "AURC, excess",
     "overconfidence": "Overconfidence",
     "underconfidence": "Underconfidence",
 }

@@ -30,8 +30,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    for module in ("evaluation", "sources"):
-        monkeypatch.setattr(f"singleshot.predictions.{module}.MOST_RESAMPLED", most)
+    for module in ("predictions.evaluation", "cli.sources"):
+        monkeypatch.setattr(f"singleshot.{module}.MOST_RESAMPLED", most)
 
 
 def test_point_estimates_stay_without_replicates(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +46,7 @@ def test_long_files_say_what_is_left_out(
 ) -> None:
     limited(monkeypatch, 50)
     text = shown(capsys, "a.npz", "a.npz")
-    assert "Left out above 50 examples and for runs unless asked for: intervals, AURC" in text
+    assert "Left out above 50 examples unless asked for: intervals, AURC" in text
     assert "a.npz and a.npz are not compared: one has more than 50 examples; --replicates 1000 compares them." in text
     found: Any = json.loads(shown(capsys, "a.npz", "a.npz", "--json"))
     assert found["evaluations"][0]["aurc"] is None

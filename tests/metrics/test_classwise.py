@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+import oracle
+import singleshot as ss
+from singleshot.metrics import scores as scores_module
+from singleshot.metrics.class_cells import ClassCells
+from singleshot.metrics.classwise import ClasswiseGroups, debiased_classwise, number_of_groups, plain_classwise
+from singleshot.metrics.debiased import BinSums, mean_absolute_normal
+
+
+def drawn(size: int, classes: int, seed: int = 0, *, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities, and labels from logits divided by the temperature."""
+    generator = np.random.default_rng(seed)
+    logits = 2 * generator.standard_normal((size, classes))
+    labels = (logits / temperature + generator.gumbel(size=logits.shape)).argmax(1)
+    return oracle.softmax(logits), labels
+
+
+def groups_of(probs: np.ndarray, labels: np.ndarray, bins: int = 20, batch: int = 7) -> ClasswiseGroups:
+    groups = ClasswiseGroups(bins)
+    for first in range(0, len(labels), batch):
+        groups.update(probs=probs[first : first + batch], labels=labels[first : first + batch])
+    return groups
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5, 30])
+@pytest.mark.parametrize("size", [1, 3, 99, 250])
+def test_the_estimate_is_that_of_the_oracle_and_the_interval_is_in_order(size: int, classes: int) -> None:
+    probs, labels = drawn(size, classes, seed=size)
+    found = groups_of(probs, labels, 15).interval(replicates=30)
+    assert found.estimate == pytest.approx(oracle.classwise_ece(probs, labels, 15), abs=1e-12)
+    assert 0 <= found.low <= found.high <= 1
+    assert found.standard_error >= 0
+
+
+@pytest.mark.parametrize("bins", [1, 4, 20])
+def test_cells_of_groups_are_those_of_their_examples(bins: int) -> None:
+    probs, labels = drawn(60, 6)
+    group = torch.from_numpy(np.random.default_rng(1).integers(0, 5, 60))
+    cells = ClassCells.empty(5, 6, bins)
+    for half in (slice(0, 25), slice(25, 60)):
+        cells.add(torch.from_numpy(probs[half]), torch.from_numpy(labels[half]), group[half])
+    expected = np.zeros((3, 5, 6, bins))
+    for i, (row, label) in enumerate(zip(probs, labels, strict=True)):
+        for c, p in enumerate(row):
+            expected[:, group[i], c, oracle.which_bin(p, bins)] += 1, c == label, p
+    for values, wanted in zip(cells, expected, strict=True):
+        np.testing.assert_allclose(values.numpy(), wanted, rtol=0, atol=1e-12)
+
+
+def test_the_debiased_error_equals_the_literal_formula() -> None:
+    """Bin by bin over its classes, with the accuracy of a cell as its mean probability less the gap of the bin."""
+    generator = np.random.default_rng(0)
+    size = generator.integers(0, 30, (4, 3)).astype(float)
+    size[2] = 0  # an empty bin
+    probability = size * generator.random((4, 3))
+    sums = BinSums(size, generator.binomial(size.astype(int), 0.5).astype(float), probability)
+    expected = 0.0
+    for n, k, q in zip(*sums, strict=True):
+        if not n.sum():
+            continue
+        cells = [(n[c] / n.sum(), (q[c] - k[c]) / n[c], q[c] / n[c]) for c in range(3) if n[c]]
+        mean = sum(p * d for p, d, _ in cells)
+        noise = [max(0.0, min(1.0, r - mean)) for _, _, r in cells]
+        noise = [a * (1 - a) / m for a, m in zip(noise, n[n > 0], strict=True)]
+        spread = sum(p * (d - mean) ** 2 - p * (1 - p) * v for (p, d, _), v in zip(cells, noise, strict=True))
+        spread = max(0.0, spread)
+        for (p, d, _), v in zip(cells, noise, strict=True):
+            shrink = spread / (spread + v) if spread else 0.0
+            m, left = np.array(mean + shrink * (d - mean)), np.array(shrink * v)
+            added = mean_absolute_normal(m, left + v) - mean_absolute_normal(m, left)
+            expected += n.sum() / size.sum() * p * (abs(d) - float(added))
+    assert float(debiased_classwise(sums)) == pytest.approx(expected, abs=1e-12)
+    assert float(plain_classwise(sums)) == pytest.approx(np.abs(probability - sums.correct).sum() / size.sum())
+
+
+def test_batches_pieces_and_the_kind_of_scores_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    probs, labels = drawn(150, 4)
+    whole = groups_of(probs, labels, batch=150).interval(replicates=10)
+    in_batches = groups_of(probs, labels, batch=11).interval(replicates=10)
+    assert astuple(in_batches) == pytest.approx(astuple(whole), abs=1e-12)
+    monkeypatch.setattr(scores_module, "CHUNK_ELEMENTS", 20)
+    in_pieces = groups_of(probs, labels, batch=150).interval(replicates=10)
+    assert astuple(in_pieces) == pytest.approx(astuple(whole), abs=1e-12)
+    from_logits = ClasswiseGroups()
+    from_logits.update(logits=np.log(probs), labels=labels)
+    again = from_logits.interval(replicates=10)
+    assert (again.low, again.high) == pytest.approx((whole.low, whole.high), abs=1e-9)
+
+
+def test_the_seed_decides_and_a_higher_level_is_wider() -> None:
+    groups = groups_of(*drawn(400, 3, temperature=2.0))
+    first = groups.interval(replicates=50, seed=1)
+    assert groups.interval(replicates=50, seed=1) == first
+    assert groups.interval(replicates=50, seed=2) != first
+    wide = groups.interval(replicates=50, seed=1, level=0.999)
+    assert wide.low <= first.low
+    assert wide.high >= first.high
+
+
+def test_far_from_calibrated_the_error_is_not_zero_and_near_it_may_be() -> None:
+    assert groups_of(*drawn(2000, 5, temperature=3.0), batch=2000).interval(replicates=100).low > 0.02
+    assert groups_of(*drawn(2000, 5), batch=2000).interval(replicates=100).low == 0
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_all_right_and_all_wrong(right: bool) -> None:
+    probs = np.tile([1.0, 0.0], (40, 1))
+    found = groups_of(probs, np.full(40, 0 if right else 1)).interval(replicates=20)
+    error = 0.0 if right else 1.0
+    assert (found.estimate, found.low, found.high) == (error, error, error)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.05, 0.2, 0.5, 0.95, 1.0]), st.integers(0, 1)), min_size=1, max_size=30)
+)
+@settings(max_examples=40, deadline=None)
+def test_two_classes_have_the_error_of_a_calibration(pairs: list[tuple[float, int]]) -> None:
+    probs = np.array([[p, 1 - p] for p, _ in pairs])
+    labels = np.array([label for _, label in pairs])
+    calibration = ss.Calibration(classwise=True)
+    calibration.update(probs=probs, labels=labels)
+    found = groups_of(probs, labels).interval(replicates=5)
+    assert found.estimate == pytest.approx(calibration.compute().classwise_ece, abs=1e-12)
+    assert 0 <= found.low <= found.high <= 1
+
+
+def test_many_classes_and_bins_have_fewer_groups() -> None:
+    assert [number_of_groups(*size) for size in ((10, 20), (1000, 20), (1000, 100), (20_000, 50))] == [100, 100, 41, 20]
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ValueError, match="bins must be a whole number of at least 1"):
+        ClasswiseGroups(0)
+    groups = ClasswiseGroups()
+    with pytest.raises(ValueError, match="there are no examples yet"):
+        groups.interval()
+    groups.update(probs=np.array([[0.5, 0.5]]), labels=np.array([0]))
+    with pytest.raises(ValueError, match="must have 2 classes, as those before them, got 3"):
+        groups.update(logits=np.zeros((1, 3)), labels=np.array([0]))
+    with pytest.raises(ValueError, match="replicates must be a whole number of at least 2"):
+        groups.interval(replicates=1)
+    with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):
+        groups.interval(level=95)

@@ -1,0 +1,91 @@
+"""Files that are cut off, changed, or not what they say are refused by name, and nothing in them is ever run."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from predictions.files import WRITERS, predictions, refusal
+from singleshot.predictions import read_predictions
+
+LOGITS, LABELS = predictions(20, 3, "logits")
+
+
+class Bomb:
+    """Goes off when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+        return exec, ("raise SystemExit('unpickled')",)
+
+
+@pytest.mark.parametrize("which", ["logits", "labels", "class_names"])
+def test_objects_are_never_unpickled(which: str, tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {"logits": LOGITS, "labels": LABELS, "class_names": np.array(list("abc"))}
+    arrays[which] = np.array([Bomb()] * 20, dtype=object)
+    np.savez(tmp_path / "a.npz", allow_pickle=True, **arrays)
+    assert f"array '{which}' holds Python objects, which are never unpickled" in refusal(tmp_path / "a.npz")
+
+
+def npy_bytes(shape: str, dtype: str = "<f4", held: int = 16) -> bytes:
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (-(10 + len(header) + 1) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\x00" * held
+
+
+@pytest.mark.parametrize("shape", ["(1000000000000, 10)", "(4, 1000000000000)", "(-1, 10)", "(5, 1)"])
+def test_a_header_that_promises_more_than_there_is_gets_no_memory(shape: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("logits.npy", npy_bytes(shape))
+        archive.writestr("labels.npy", npy_bytes("(4,)", "<i4"))
+    assert "is cut off: its header promises shape" in refusal(tmp_path / "a.npz")
+
+
+def test_rows_of_millions_of_classes_are_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("logits.npy", npy_bytes(f"(1, {2**22 + 1})", held=2**24 + 4))
+        archive.writestr("labels.npy", npy_bytes("(1,)", "<i4"))
+    assert "has 4,194,305 classes; 1 to 4,194,304 can be read" in refusal(tmp_path / "a.npz")
+
+
+def test_a_size_that_an_archive_lies_about_is_found_out(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", logits=LOGITS, labels=LABELS)
+    data = (tmp_path / "a.npz").read_bytes()
+    with zipfile.ZipFile(tmp_path / "a.npz") as archive:
+        size = archive.getinfo("logits.npy").file_size
+    assert data.count(size.to_bytes(4, "little"))
+    (tmp_path / "a.npz").write_bytes(data.replace(size.to_bytes(4, "little"), (size - 4).to_bytes(4, "little")))
+    assert "is damaged or incomplete" in refusal(tmp_path / "a.npz")
+
+
+def test_what_is_no_file_of_predictions(tmp_path: Path) -> None:
+    assert "there is no such file" in refusal(tmp_path / "absent.npz")
+    assert "is of no known format; predictions are read from .npz, .npy, .csv" in refusal(tmp_path / "a.pkl")
+    (tmp_path / "folder.npz").mkdir()
+    assert "is a folder" in refusal(tmp_path / "folder.npz")
+    for ending in ("npz", "npy", "csv", "csv.gz", "parquet", "safetensors"):
+        (tmp_path / f"a.{ending}").write_bytes(b"")
+        assert "is empty" in refusal(tmp_path / f"a.{ending}")
+
+
+@settings(max_examples=120, deadline=None)
+@given(name=st.sampled_from(list(WRITERS)), where=st.floats(0, 1), byte=st.none() | st.integers(0, 255))
+def test_a_file_cut_off_or_damaged_anywhere_is_refused_or_read_never_a_crash(
+    name: str, where: float, byte: int | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path, told = WRITERS[name](tmp_path_factory.mktemp("damaged"), LOGITS, LABELS, "logits")
+    data = path.read_bytes()
+    place = min(int(where * len(data)), len(data) - 1)
+    path.write_bytes(data[:place] if byte is None else data[:place] + bytes([byte]) + data[place + 1 :])
+    total, said = 0, ""
+    try:
+        total = sum(len(chunk.scores) for chunk in read_predictions(path, **told).chunks(6))
+    except ValueError as error:
+        said = str(error)
+    # Text can lose its last lines, and a changed value is a value. Otherwise the file is named.
+    assert path.name in said or (byte is None and name == "csv" and total <= 20) or (byte is not None and total)

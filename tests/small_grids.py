@@ -1,0 +1,68 @@
+"""Grids of runs so small that a test can make them, and what their results are compared by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from singleshot.experiments.engines import GridWatcher
+from singleshot.experiments.job import Job, job_of
+from singleshot.experiments.result import Result
+from singleshot.experiments.scales import base_recipe
+from singleshot.training.recipe import Recipe
+from singleshot.training.run import METRICS
+
+
+def tiny(epochs: int = 2, **changes: Any) -> Recipe:
+    """What the methods of a grid share: a second of work."""
+    base = base_recipe("small", dataset="digits", model="resnet18")
+    return replace(base, **{"width": 0.0625, "epochs": epochs, "evaluate_every": epochs, **changes})
+
+
+def long_job() -> Job:
+    """Seconds of work, so that there is time to disturb it."""
+    return job_of(tiny(epochs=25), "baseline", seed=1)
+
+
+def failing_job(tmp_path: Path) -> Job:
+    """One whose images are nowhere."""
+    return job_of(tiny(dataset=str(tmp_path / "no-such-images")), "baseline", seed=0)
+
+
+def worth(result: Result) -> dict[str, Any]:
+    """All of a result but where and how fast it was made."""
+    content = result.to_dict()
+    del content["seconds"], content["environment"]
+    return content
+
+
+def is_under_way(job: Job, workspace: Path) -> bool:
+    """Whether the run of a job has done some steps."""
+    metrics = workspace / job.key / METRICS
+    return metrics.exists() and metrics.stat().st_size > 0
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for something that must happen."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"it did not happen within {seconds} s")
+        time.sleep(0.01)
+
+
+class Listener(GridWatcher):
+    """Remembers what it hears."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.lost_jobs: list[tuple[str, str]] = []
+
+    def started(self, job: Job) -> None:
+        self.begun.append(job.key)
+
+    def lost(self, job: Job, reason: str) -> None:
+        self.lost_jobs.append((job.key, reason))
