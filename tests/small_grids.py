@@ -8,10 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from singleshot.experiments.engines import GridWatcher
+from singleshot.experiments.execution import execute
 from singleshot.experiments.job import Job, job_of
+from singleshot.experiments.plan import Grid
 from singleshot.experiments.result import Result
 from singleshot.experiments.scales import base_recipe
+from singleshot.experiments.store import ResultStore
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import METRICS
 
@@ -22,14 +27,35 @@ def tiny(epochs: int = 2, **changes: Any) -> Recipe:
     return replace(base, **{"width": 0.0625, "epochs": epochs, "evaluate_every": epochs, **changes})
 
 
-def long_job() -> Job:
-    """Seconds of work, so that there is time to disturb it."""
-    return job_of(tiny(epochs=25), "baseline", seed=1)
+SHORT = job_of(tiny(), "baseline", seed=0)
+LONG = job_of(tiny(epochs=25), "baseline", seed=1)
+"""Seconds of work, so that there is time to disturb it."""
+ENDLESS = job_of(tiny(epochs=100_000), "baseline", seed=0)
 
 
 def failing_job(tmp_path: Path) -> Job:
     """One whose images are nowhere."""
     return job_of(tiny(dataset=str(tmp_path / "no-such-images")), "baseline", seed=0)
+
+
+class TwoRuns(Grid):
+    """A grid of the long run and a short one."""
+
+    def __init__(self) -> None:
+        super().__init__(exhibits=(), bases=(), seeds=1)
+
+    def jobs(self, store: ResultStore) -> list[Job]:
+        return [LONG, SHORT]
+
+
+def undisturbed_worth(workspace: Path) -> dict[str, dict[str, Any]]:
+    """What the two runs are worth when they are simply made, by key."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return {job.key: worth(execute(job, workspace)) for job in (LONG, SHORT)}
+    finally:
+        torch.set_num_threads(threads)
 
 
 def worth(result: Result) -> dict[str, Any]:

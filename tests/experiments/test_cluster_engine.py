@@ -10,20 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from distributed import LocalCluster
+from distributed import LocalCluster, Scheduler
 
 from singleshot.experiments.engines import GridWatcher, cluster as cluster_engine
 from singleshot.experiments.engines.cluster import DaskEngine
-from singleshot.experiments.execution import execute
 from singleshot.experiments.grid import run_grid
-from singleshot.experiments.job import Job, job_of
-from singleshot.experiments.plan import Grid
+from singleshot.experiments.job import Job
 from singleshot.experiments.store import ResultStore
 from singleshot.files import FolderNotUsableError, exclusive
-from small_grids import Listener, failing_job, is_under_way, long_job, tiny, until, worth
-
-LONG, SHORT = long_job(), job_of(tiny(), "baseline", seed=0)
+from small_grids import (
+    ENDLESS,
+    LONG,
+    SHORT,
+    Listener,
+    TwoRuns,
+    failing_job,
+    is_under_way,
+    undisturbed_worth,
+    until,
+    worth,
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,20 +48,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What the runs are worth when they are simply made, by key."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        workspace = tmp_path_factory.mktemp("undisturbed")
-        return {job.key: worth(execute(job, workspace)) for job in (LONG, SHORT)}
-    finally:
-        torch.set_num_threads(threads)
+    return undisturbed_worth(tmp_path_factory.mktemp("undisturbed"))
+
+
+def scheduler_of(cluster: LocalCluster) -> Scheduler:
+    assert isinstance(cluster.scheduler, Scheduler)
+    return cluster.scheduler
 
 
 def process_at(job: Job, cluster: LocalCluster) -> int:
     """The process id of the worker that is at a job."""
     at_it = [
         address
-        for address, state in cluster.scheduler.workers.items()
+        for address, state in scheduler_of(cluster).workers.items()
         if any(job.key in task.key for task in state.processing)
     ]
     pids = [nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in at_it]
@@ -77,13 +82,12 @@ def is_free(folder: Path) -> bool:
 
 
 def test_closing_stops_what_is_under_way(cluster: LocalCluster, tmp_path: Path) -> None:
-    endless = job_of(tiny(epochs=100_000), "baseline", seed=0)
-    outcomes = DaskEngine(cluster.scheduler_address, tmp_path).run([endless, SHORT], GridWatcher())
+    outcomes = DaskEngine(cluster.scheduler_address, tmp_path).run([ENDLESS, SHORT], GridWatcher())
     assert next(outcomes).job == SHORT
-    until(lambda: is_under_way(endless, tmp_path))
+    until(lambda: is_under_way(ENDLESS, tmp_path))
     outcomes.close()
-    until(lambda: is_free(tmp_path / endless.key))
-    until(lambda: not cluster.scheduler.tasks)
+    until(lambda: is_free(tmp_path / ENDLESS.key))
+    until(lambda: not scheduler_of(cluster).tasks)
 
 
 def test_a_job_that_fails_says_why_and_the_others_go_on(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -102,7 +106,7 @@ def test_a_run_that_another_process_still_holds_is_waited_for(cluster: LocalClus
             made = pool.submit(
                 lambda: list(DaskEngine(cluster.scheduler_address, tmp_path).run([SHORT], GridWatcher()))
             )
-            until(lambda: any(state.processing for state in cluster.scheduler.workers.values()))
+            until(lambda: any(state.processing for state in scheduler_of(cluster).workers.values()))
             assert not threading.Event().wait(0.5)
             assert not made.done()
         assert made.result()[0].error is None
@@ -144,11 +148,7 @@ def test_the_extra_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pyt
 def test_the_grid_survives_a_killed_worker(
     cluster: LocalCluster, undisturbed: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
-    class TwoRuns(Grid):
-        def jobs(self, store: ResultStore) -> list[Job]:
-            return [LONG, SHORT]
-
-    grid, workspace, listener = TwoRuns((), (), seeds=1), tmp_path / "runs", Listener()
+    grid, workspace, listener = TwoRuns(), tmp_path / "runs", Listener()
     store, engine = ResultStore.open(tmp_path / "results"), DaskEngine(cluster.scheduler_address, workspace)
     outcomes: list[str] = []
     with ThreadPoolExecutor() as pool:
@@ -170,7 +170,7 @@ def test_the_grid_survives_a_killed_worker(
 def test_a_job_that_kills_its_workers_is_given_up(
     cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    monkeypatch.setattr(scheduler_of(cluster), "allowed_failures", 0)
     with ThreadPoolExecutor() as pool:
         killed = pool.submit(kill_worker_of, LONG, tmp_path, cluster)
         outcomes = list(DaskEngine(cluster.scheduler_address, tmp_path).run([LONG], GridWatcher()))

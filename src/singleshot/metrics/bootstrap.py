@@ -44,7 +44,7 @@ def bootstrap(
     ``excess_aurc`` have percentile intervals, and ``accuracy`` Wilson's, which is honest where all are right.
 
     Simulated with data sets of 500 to 2,000 (benchmarks/interval_coverage.py; docs/performance.md has every figure),
-    95 % intervals of the means, ``accuracy``, ``aurc`` and ``excess_aurc`` hold the truth in 93–97 % of them, and so do
+    95 % intervals of the means, ``accuracy``, ``aurc`` and ``excess_aurc`` hold the truth in 92–97 % of them, and so do
     those of the ECEs for most classifiers that are calibrated or overconfident throughout; single figures are as low
     as 91 %. Those of ``overconfidence`` hold it in some 91 % where that is slight, and of ``underconfidence`` in nearly
     all where there is none. Where gaps change their sign from bin to bin and are no larger than chance would make them,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections import deque
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -45,7 +46,8 @@ class LocalEngine:
                 for worker in workers.values():
                     if worker.job is None and todo:
                         worker.job = todo.popleft()
-                        worker.connection.send(worker.job)
+                        with suppress(ConnectionError):  # one that died while it had nothing to do shows below
+                            worker.connection.send(worker.job)
                         watcher.started(worker.job)
                 busy = [connection for connection, worker in workers.items() if worker.job is not None]
                 if not busy:
@@ -106,6 +108,7 @@ class _Worker:
         self.process.join(5)
         if self.process.is_alive():
             self.process.kill()
+            self.process.join()
 
 
 def _work(connection: Connection, workspace: Path, data_root: Path | None) -> None:
@@ -124,7 +127,8 @@ def _work(connection: Connection, workspace: Path, data_root: Path | None) -> No
             answer: Any = ("result", execute(job, workspace, data_root=data_root).to_dict())
         except (ValueError, StoppedError, OSError, RuntimeError) as error:  # of this job; the next may well succeed
             answer = ("error", str(error))
-        connection.send(answer)
+        with suppress(ConnectionError):  # nobody listens any more; the next recv says so
+            connection.send(answer)
 
 
 def _received(job: Job, answer: tuple[str, Any]) -> Outcome:
