@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # One thread per process: two OpenMP teams on two cores get in each other's way.
 export OMP_NUM_THREADS := 1
 
-.PHONY: quickstart test lint bench docs clean
+.PHONY: quickstart test lint bench docs results clean
 
 quickstart: $(VENV)/.base
 	$(BIN)/singleshot quickstart
@@ -36,6 +36,10 @@ bench: $(VENV)/.bench
 # Puts the quickstart's table and picture into the README, from results/quickstart; measures what is not there yet.
 docs: $(VENV)/.base
 	$(BIN)/python docs/build.py
+
+# Puts what was measured, results/runs, into docs/results.md and the README; trains nothing.
+results: $(VENV)/.base
+	$(BIN)/python docs/build_results.py
 
 clean:
 	rm -rf $(VENV)

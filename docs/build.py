@@ -12,8 +12,8 @@ import shutil
 from pathlib import Path
 
 from singleshot.cli import main as singleshot
-from singleshot.experiments.quickstart_grid import RunStore
 from singleshot.experiments.quickstart import METHODS, Setting
+from singleshot.experiments.quickstart_grid import RunStore
 from singleshot.experiments.summary import markdown_table, summarize
 from singleshot.files import write_text
 

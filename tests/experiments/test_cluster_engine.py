@@ -61,7 +61,7 @@ def process_at(job: Job, cluster: LocalCluster) -> int:
     at_it = [
         address
         for address, state in scheduler_of(cluster).workers.items()
-        if any(job.key in task.key for task in state.processing)
+        if any(job.key in str(task.key) for task in state.processing)
     ]
     pids = [nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in at_it]
     assert len(pids) == 1

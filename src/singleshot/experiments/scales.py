@@ -28,7 +28,7 @@ _SMALL: dict[str, Any] = {
     "milestones": (0.5, 0.75),
 }
 _BY_MODEL: dict[str, dict[str, Any]] = {
-    "vgg16": {"learning_rate": 0.02},
+    "vgg16": {"learning_rate": 0.02, "noise": 0.2},
     "resnet18": {"image_size": 16},
     "resnet34": {"image_size": 16},
     "wide_resnet16_8": {"image_size": 16, "width": 0.125},
