@@ -2,10 +2,10 @@
 
     make bench          or          OMP_NUM_THREADS=1 python benchmarks/evaluate_file.py [--rounds 3] [--rows 10000000]
 
-Each job runs in a process of its own; its time is that of the work without the imports, and its peak memory is the
-resident set of the whole process, imports included (Linux only). "Only reading" takes every byte in blocks of 2 MB.
-Files are read from the page cache, which is faster than any disk, and from the disk, after the system was asked to drop
-them from the cache; a virtual machine's disk may still be a cache of its host's.
+Each job runs in a process of its own; its times, by the clock and of the processor, are without the imports, and its
+peak memory is the resident set of the whole process, imports included (Linux only). "Only reading" takes every byte in
+blocks of 2 MB. Files are read from the page cache, which is faster than any disk, and from the disk, after the system
+was asked to drop them from the cache; a virtual machine's disk may still be a cache of its host's.
 """
 
 from __future__ import annotations
@@ -102,9 +102,10 @@ def run_job(job: str, folder: Path, file: str, place: str) -> None:
     torch.set_num_threads(1)
     if place == DISK:
         drop_from_cache(folder, file)
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), time.process_time()
     value = JOBS[job](folder, file)
-    print(json.dumps({"seconds": time.perf_counter() - started, "peak_mb": peak_mb(), "value": value}))
+    spent = {"seconds": time.perf_counter() - started, "processor": time.process_time() - busy}
+    print(json.dumps({**spent, "peak_mb": peak_mb(), "value": value}))
 
 
 def peak_mb() -> float:
@@ -146,10 +147,11 @@ def compare(jobs: list[str], folder: Path, file: str, place: str, rounds: int) -
     reading = median(one[READ]["seconds"] for one in found)
     for job in jobs:
         seconds = median(one[job]["seconds"] for one in found)
+        processor = median(one[job]["processor"] for one in found)
         peak = max(one[job]["peak_mb"] for one in found)
         print(
-            f"  from the {place:<10}  {job:<23} {seconds:7.2f} s   {seconds / reading:7.1f} x reading   "
-            f"{peak:6.0f} MB at most"
+            f"  from the {place:<10}  {job:<23} {seconds:6.2f} s   {seconds / reading:6.1f} x reading   "
+            f"{processor:6.2f} s of the processor   {peak:4.0f} MB at most"
         )
 
 

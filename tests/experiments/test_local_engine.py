@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import active_children
@@ -14,6 +16,8 @@ from singleshot.experiments.engines.engine import MOST_TRIES
 from singleshot.experiments.grid import run_grid
 from singleshot.experiments.job import Job, job_of
 from singleshot.experiments.store import ResultStore
+from singleshot.files import is_held
+from singleshot.training.run import Run
 from small_grids import (
     ENDLESS,
     LONG,
@@ -108,4 +112,29 @@ def test_closing_ends_what_is_under_way(tmp_path: Path, capfd: pytest.CaptureFix
     until(lambda: is_under_way(ENDLESS, tmp_path))
     outcomes.close()
     assert active_children() == []
-    assert "Traceback" not in capfd.readouterr().err
+    assert capfd.readouterr().err == ""
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from singleshot.experiments.engines import GridWatcher, LocalEngine
+from small_grids import ENDLESS
+
+if __name__ == "__main__":
+    list(LocalEngine(Path(sys.argv[1]), processes=1).run([ENDLESS], GridWatcher()))
+"""
+
+
+def test_a_driver_that_is_killed_leaves_no_process_and_a_checkpoint(tmp_path: Path) -> None:
+    script, workspace = tmp_path / "driver.py", tmp_path / "runs"
+    script.write_text(DRIVER)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    driver = subprocess.Popen([sys.executable, script, workspace], env=environment)
+    until(lambda: is_under_way(ENDLESS, workspace))
+    driver.kill()
+    driver.wait()
+    until(lambda: not is_held(workspace / ENDLESS.key))
+    last = Run.open(workspace / ENDLESS.key).last_checkpoint()
+    assert last is not None
+    assert last.step > 0

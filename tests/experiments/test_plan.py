@@ -73,7 +73,7 @@ def test_an_unknown_exhibit_is_refused_with_the_known_ones() -> None:
 @pytest.mark.parametrize("dataset", ["digits", "cifar100", "tiny_imagenet"])
 def test_every_method_has_a_valid_recipe_at_every_scale(dataset: str, model: str, tmp_path: Path) -> None:
     for scale in ("paper", "small"):
-        request = Request(tuple(EXHIBITS), dataset, (model,), seeds=1, scale=scale)  # type: ignore[arg-type]
+        request = Request(tuple(EXHIBITS), dataset, (model,), seeds=1, scale=scale)
         (grid,) = request.grids()
         for job in grid.jobs(ResultStore(tmp_path)):
             assert job.recipe == job.recipe.resolved()
@@ -96,7 +96,7 @@ def test_without_a_data_set_each_table_has_the_papers() -> None:
         (Request(("table9",)), "exhibit='table9' is unknown"),
         (Request(("table1",), models=("resnet50",)), "model='resnet50' is unknown; choose one of"),
         (Request(("table1",), seeds=0), "seeds must be a whole number of at least 1"),
-        (Request(("table1",), scale="huge"), "scale='huge' is unknown; choose one of paper, small"),  # type: ignore[arg-type]
+        (Request(("table1",), scale="huge"), "scale='huge' is unknown; choose one of paper, small"),
     ],
 )
 def test_a_request_is_checked(request_: Request, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from singleshot.data import Dataset, Images, load_dataset
 from singleshot.data.split import split_training
 from singleshot.experiments.job import Job
 from singleshot.experiments.result import Rescaled, Result
+from singleshot.files import FolderNotUsableError, exclusive
 from singleshot.metrics import Calibration, VarianceHistogram
 from singleshot.posthoc import TemperatureScaling
 from singleshot.sampling import sample
@@ -34,6 +36,9 @@ def execute(job: Job, workspace: Path, *, data_root: Path | None = None, watcher
     that shares no disk with the others, too, it gives the same result.
     """
     recipe = job.recipe
+    # A worker that was thought dead may still be at it: either it ends soon, or it leaves a finished run.
+    with suppress(FolderNotUsableError), exclusive(workspace / job.key, before_waiting=lambda: None):
+        pass
     if job.first is not None:
         start = train(job.first.recipe, workspace / job.first.key, data_root=data_root)
         recipe = replace(recipe, start_from=str(start.folder))

@@ -15,7 +15,7 @@ def bin_index(values: Tensor, bins: int) -> Tensor:
     tensor([ 0,  2,  3, 19])
     """
     edges = bin_edges(bins)[:-1].to(values)
-    if bins * torch.finfo(values.dtype).eps > 1 / 4:  # rounding would take more than a bin
+    if bins * torch.finfo(values.dtype).eps > 1 / 4:  # edges so rounded could be bins apart
         return torch.bucketize(values, edges[1:])
     edges[0] = -1  # nothing lies below the first bin
     # Which edge is nearest is known without a search, and rounding cannot matter there: it is small against half a bin.

@@ -37,5 +37,6 @@ class Interrupts:
         if self.received is not None and number == signal.SIGINT:
             os._exit(128 + number)
         self.received = signal.Signals(number)
-        # Not print(): the signal may have come in the middle of one.
-        os.write(2, b"\nsaving at the end of this step; Ctrl-C again to exit at once\n")
+        if number == signal.SIGINT:  # somebody is there
+            # Not print(): the signal may have come in the middle of one.
+            os.write(2, b"\nsaving at the end of this step; Ctrl-C again to exit at once\n")

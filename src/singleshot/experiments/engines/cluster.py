@@ -17,7 +17,6 @@ from singleshot.errors import StoppedError
 from singleshot.experiments.engines.engine import GridWatcher, Outcome
 from singleshot.experiments.job import Job
 from singleshot.experiments.result import Result
-from singleshot.files import FolderNotUsableError, exclusive
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -48,7 +47,7 @@ class DaskEngine:
         places = self.workspace.absolute(), None if self.data_root is None else self.data_root.absolute()
         call = uuid4().hex  # in the name of every task: nothing of an earlier or another driver is taken for ours
         running: dict[str, tuple[Job, Future[Any]]] = {}
-        news: SimpleQueue[Any] = SimpleQueue()  # futures that are done, and what the scheduler tells everybody
+        news: SimpleQueue[Any] = SimpleQueue()  # futures that are done, and workers that are gone
         # Closing the client drops its futures, and the scheduler cancels what nobody waits for.
         with _connected(self.scheduler) as client, _told(client, news):
             workers = _Workers(client)
@@ -101,8 +100,14 @@ async def _knock(address: str) -> None:
 
 @contextmanager
 def _told(client: Client, news: SimpleQueue[Any]) -> Iterator[None]:
-    """Within it, what the scheduler tells everybody, such as the loss of a worker, is put into the queue."""
-    client.subscribe_topic("all", lambda event: news.put(event[1]))
+    """Within it, the scheduler's word that a worker is gone is put into the queue."""
+
+    def hear(event: tuple[float, Any]) -> None:
+        message = event[1]  # any user of the cluster may send some
+        if isinstance(message, dict) and message.get("action") == "remove-worker":
+            news.put(message)
+
+    client.subscribe_topic("all", hear)
     try:
         yield
     finally:
@@ -144,9 +149,8 @@ def _asked(question: Any, **options: Any) -> Any:
 
 
 def _tell_of_losses(event: dict[str, Any], running: dict[str, tuple[Job, Future[Any]]], watcher: GridWatcher) -> None:
-    if event.get("action") == "remove-worker":
-        for name in set(event["processing-tasks"]) & set(running):
-            watcher.lost(running[name][0], f"its worker {event['worker']} is gone")
+    for name in set(event["processing-tasks"]) & set(running):
+        watcher.lost(running[name][0], f"its worker {event['worker']} is gone")
 
 
 def _outcome(job: Job, future: Future[Any], scheduler: str) -> Outcome:
@@ -177,11 +181,8 @@ def _work(job: Job, workspace: Path, data_root: Path | None) -> tuple[str, Any]:
     with _one_at_a_time:
         torch.set_num_threads(1)  # the same bits as on any other engine
         try:
-            wanted = _until_nobody_waits()
-            # A worker that was thought dead may still be at it: either it ends soon, or it leaves a finished run.
-            with suppress(FolderNotUsableError), exclusive(workspace / job.key, before_waiting=lambda: None):
-                pass
-            return "result", execute(job, workspace, data_root=data_root, watcher=wanted).to_dict()
+            result = execute(job, workspace, data_root=data_root, watcher=_until_nobody_waits())
+            return "result", result.to_dict()
         except (ValueError, StoppedError, OSError, RuntimeError) as error:  # of this job; the next may well succeed
             return "error", str(error)
 

@@ -6,6 +6,7 @@ from its last checkpoint, by a new one.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -102,10 +103,10 @@ class _Worker:
         return f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
 
     def end(self) -> None:
-        """Stop at once: a run under way has its checkpoint."""
+        """Stop after the step that is under way, and a checkpoint."""
         self.connection.close()
         self.process.terminate()
-        self.process.join(5)
+        self.process.join(10)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
@@ -116,6 +117,15 @@ def _work(connection: Connection, workspace: Path, data_root: Path | None) -> No
     import torch
 
     from singleshot.experiments.execution import execute
+    from singleshot.training.step import StepResult
+    from singleshot.training.watcher import Watcher
+
+    class WhileSomebodyListens(Watcher):
+        """A driver that was killed cannot end its processes: they notice that the connection is closed, and save."""
+
+        def stepped(self, step: int, result: StepResult, learning_rate: float) -> None:
+            if connection.poll():  # nothing is sent while a job is under way
+                os.kill(os.getpid(), signal.SIGTERM)
 
     torch.set_num_threads(1)
     while True:
@@ -124,7 +134,10 @@ def _work(connection: Connection, workspace: Path, data_root: Path | None) -> No
         except (EOFError, ConnectionError):
             return
         try:
-            answer: Any = ("result", execute(job, workspace, data_root=data_root).to_dict())
+            answer: Any = (
+                "result",
+                execute(job, workspace, data_root=data_root, watcher=WhileSomebodyListens()).to_dict(),
+            )
         except (ValueError, StoppedError, OSError, RuntimeError) as error:  # of this job; the next may well succeed
             answer = ("error", str(error))
         with suppress(ConnectionError):  # nobody listens any more; the next recv says so
