@@ -80,9 +80,10 @@ def _versus(method: str, dataset: str, model: str, *, store: ResultStore) -> str
 
 def _figure(number: str, dataset: str, *models: str, store: ResultStore) -> str:
     del models, store  # the picture itself is drawn by `draw`
-    return f"![Figure {number} of the paper, measured on {dataset}]({_picture(number, dataset).name})".replace(
-        "](", "](images/"
-    )
+    picture = _picture(number, dataset)
+    if not picture.exists():
+        return f"*Figure {number} waits for its runs.*"
+    return f"![Figure {number} of the paper, measured on {dataset}](images/{picture.name})"
 
 
 def draw(page: str, store: ResultStore) -> None:
@@ -92,7 +93,10 @@ def draw(page: str, store: ResultStore) -> None:
         if kind == "figure":
             number, dataset, *models = words
             bases = [_base(dataset, model) for model in models]
-            save_figure(f"fig{number}", bases, SEEDS, store, _picture(number, dataset))
+            try:
+                save_figure(f"fig{number}", bases, SEEDS, store, _picture(number, dataset))
+            except ValueError as error:  # nothing to draw yet
+                print(error)
 
 
 def _picture(number: str, dataset: str) -> Path:

@@ -96,7 +96,7 @@ def test_without_a_data_set_each_table_has_the_papers() -> None:
         (Request(("table9",)), "exhibit='table9' is unknown"),
         (Request(("table1",), models=("resnet50",)), "model='resnet50' is unknown; choose one of"),
         (Request(("table1",), seeds=0), "seeds must be a whole number of at least 1"),
-        (Request(("table1",), scale="huge"), "scale='huge' is unknown; choose one of paper, small"),
+        (Request(("table1",), scale="huge"), "scale='huge' is unknown; choose one of paper, small"),  # type: ignore[arg-type]
     ],
 )
 def test_a_request_is_checked(request_: Request, message: str) -> None:

@@ -64,11 +64,12 @@ class VGG(nn.Module):
         initialize_convolutions(self)
         # He's variance for the hidden ones too: the 0.01 of the original, meant for 4,096 units, all but stops the
         # signal of a narrow network for its first hundreds of steps.
-        for layer in self.classifier:
-            if isinstance(layer, nn.Linear):
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-                nn.init.zeros_(layer.bias)
-        nn.init.normal_(layer.weight, std=0.01)
+        *hidden, last = (layer for layer in self.classifier if isinstance(layer, nn.Linear))
+        for layer in hidden:
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        nn.init.normal_(last.weight, std=0.01)
+        for layer in (*hidden, last):
+            nn.init.zeros_(layer.bias)
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, in_channels, 32, 32) to logits (B, num_classes)."""
