@@ -26,9 +26,14 @@ def fake_result(
     return Result(
         job=job,
         seconds=seconds,
+        cpu_seconds=seconds,
+        device="cpu",
         environment={"torch": "2"},
+        data={"train": 1000, "test": len(labels), "classes": logits.shape[1]},
         splits={name: calibrated(logits, labels) for name in ("test", *(["validation"] if held_out else []))},
-        rescaled=Rescaled("validation" if held_out else "train", TEMPERATURE, calibrated(logits / TEMPERATURE, labels)),
+        rescaled=Rescaled(
+            "validation" if held_out else "train", TEMPERATURE, False, calibrated(logits / TEMPERATURE, labels)
+        ),
         variance=variance,
     )
 

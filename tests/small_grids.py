@@ -61,7 +61,7 @@ def undisturbed_worth(workspace: Path) -> dict[str, dict[str, Any]]:
 def worth(result: Result) -> dict[str, Any]:
     """All of a result but where and how fast it was made."""
     content = result.to_dict()
-    del content["seconds"], content["environment"]
+    del content["seconds"], content["cpu_seconds"], content["environment"]
     return content
 
 

@@ -14,8 +14,18 @@ from pathlib import Path
 def describe_environment() -> dict[str, str | int | None]:
     """Versions, revision and hardware, to stand beside every stored result."""
     versions = {name: version(name) for name in ("singleshot", "torch", "numpy", "scikit-learn")}
-    hardware: dict[str, str | int] = {"machine": platform.machine(), "cores": usable_cores()}
+    hardware: dict[str, str | int] = {"machine": platform.machine(), "processor": _processor(), "cores": usable_cores()}
     return {**versions, "python": platform.python_version(), "revision": _revision(), **hardware}
+
+
+def _processor() -> str:
+    """The processor's own name where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
 
 
 def usable_cores() -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 try:
     import fcntl
@@ -51,14 +53,11 @@ def exclusive(folder: Path, *, before_waiting: Callable[[], None] | None = None)
     except OSError as error:
         raise FolderNotUsableError(f"cannot be written to ({error.strerror})") from None
     with lock:
-        if fcntl is not None:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                if before_waiting is None:
-                    raise FolderNotUsableError("is in use by another singleshot process") from None
-                before_waiting()
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        if fcntl is not None and not _taken(lock):
+            if before_waiting is None:
+                raise FolderNotUsableError("is in use by another singleshot process")
+            before_waiting()
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
@@ -66,9 +65,19 @@ def is_held(folder: Path) -> bool:
     """Whether a process works in this folder now, as `exclusive` lets it; unknown, and so False, without such locks."""
     if fcntl is None or not (folder / ".lock").exists():
         return False
-    with (folder / ".lock").open("r+") as lock:
+    with (folder / ".lock").open() as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # and let go of at once
         except OSError:
             return True
         return False
+
+
+def _taken(lock: IO[str]) -> bool:
+    """Whether the lock could be had; it is tried for a second, for one who only looks holds it for an instant."""
+    for _ in range(10):
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.1)
+    return False

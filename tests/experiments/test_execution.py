@@ -29,7 +29,7 @@ BASE = replace(
 
 def numbers(result: Result) -> dict[str, object]:
     """Everything but when and where it was made."""
-    return {name: value for name, value in result.to_dict().items() if name not in ("seconds", "environment")}
+    return {name: value for name, value in result.to_dict().items() if name not in ("seconds", "cpu_seconds", "environment")}
 
 
 def test_a_result_is_what_the_run_gives_by_hand(tmp_path: Path) -> None:
@@ -67,6 +67,17 @@ def test_a_result_is_what_the_run_gives_by_hand(tmp_path: Path) -> None:
 def test_without_held_out_images_the_temperature_is_fitted_on_the_training_images(tmp_path: Path) -> None:
     result = execute(job_of(BASE, "baseline", seed=0), tmp_path)
     assert (result.rescaled.fitted_on, set(result.splits)) == ("train", {"test"})
+    assert not result.rescaled.bounded
+    assert (result.device, result.data["train"] + result.data["test"], result.data["classes"]) == ("cpu", 1797, 10)
+    assert result.cpu_seconds is not None
+    assert result.cpu_seconds > 0
+
+
+def test_a_run_that_starts_from_another_goes_on_after_its_folder_was_moved(tmp_path: Path) -> None:
+    job = job_of(BASE, "vwci_star", seed=1)
+    before = execute(job, tmp_path / "here")
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert numbers(execute(job, tmp_path / "there")) == numbers(before)
 
 
 def test_the_same_job_gives_the_same_result_here_and_there(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from fake_results import fake_result
 from singleshot.experiments.job import Job, job_of
 from singleshot.experiments.methods import EPSILONS
 from singleshot.experiments.plan import EXHIBITS, Grid, chosen_smoothing, ready, selection_jobs
+from singleshot.experiments.published import published
 from singleshot.experiments.request import Request
 from singleshot.experiments.result import Result
-from singleshot.experiments.scales import PAPER_MODELS, SMALL_MODELS, base_recipe
+from singleshot.experiments.scales import SMALL_MODELS, base_recipe
 from singleshot.experiments.store import ResultStore
 from singleshot.models import list_models
 
@@ -43,7 +44,7 @@ def test_label_smoothing_follows_the_held_out_images_once_they_have_spoken(tmp_p
     candidates = selection_jobs(BASE)
     assert {job.recipe.validation for job in candidates} == {0.1}
     # of the logits [s, 0, 0, ...], right in 3 of 4, s = 3 has the least NLL of these
-    for sharpness, job in zip((0.5, 3.0, 8.0, 20.0), candidates, strict=True):
+    for sharpness, job in zip((0.5, 3.0, 8.0, 20.0, 30.0, 40.0), candidates, strict=True):
         assert chosen_smoothing(BASE, store) is None
         store.add(result(job, sharpness))
     assert chosen_smoothing(BASE, store) == f"smoothing_{EPSILONS[1]:g}"
@@ -81,13 +82,30 @@ def test_every_method_has_a_valid_recipe_at_every_scale(dataset: str, model: str
 
 
 def test_without_a_data_set_each_table_has_the_papers() -> None:
-    grids = Request(("table1", "tableA", "tableB"), scale="paper").grids()
-    assert [(grid.exhibits, {base.dataset for base in grid.bases}) for grid in grids] == [
-        (("table1", "tableB"), {"cifar100"}),
+    for exhibit in EXHIBITS:
+        found = {
+            (base.dataset, base.model) for grid in Request((exhibit,), scale="paper").grids() for base in grid.bases
+        }
+        if exhibit.startswith("table"):
+            assert found == {(row.dataset, row.model) for row in published(exhibit.removeprefix("table"))}
+        assert {dataset for dataset, _ in found} <= {"cifar100", "tiny_imagenet"}
+    (table3,) = Request(("table3",), dataset="digits", scale="paper").grids()
+    assert [(base.dataset, base.model) for base in table3.bases] == [("digits", "resnet34"), ("digits", "vgg16")]
+    small = Request(("table1", "tableA", "fig2")).grids()
+    assert [(grid.exhibits, {base.dataset for base in grid.bases}) for grid in small] == [
+        (("table1", "fig2"), {"cifar100"}),
         (("tableA",), {"tiny_imagenet"}),
     ]
-    assert tuple(base.model for base in grids[0].bases) == PAPER_MODELS
-    assert tuple(base.model for base in Request(("fig2",)).grids()[0].bases) == SMALL_MODELS
+    assert all(tuple(base.model for base in grid.bases) == SMALL_MODELS for grid in small)
+
+
+def test_a_folder_is_the_same_run_from_wherever_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "birds").mkdir()
+    monkeypatch.chdir(tmp_path)
+    spelled = [Request(("fig2",), dataset=name).grids() for name in ("birds", "./birds", str(tmp_path / "birds"))]
+    assert spelled[0] == spelled[1] == spelled[2]
 
 
 @pytest.mark.parametrize(
@@ -96,6 +114,7 @@ def test_without_a_data_set_each_table_has_the_papers() -> None:
         (Request(("table9",)), "exhibit='table9' is unknown"),
         (Request(("table1",), models=("resnet50",)), "model='resnet50' is unknown; choose one of"),
         (Request(("table1",), seeds=0), "seeds must be a whole number of at least 1"),
+        (Request(("table1",), seeds=10**9), "seeds must be at most 1000"),
         (Request(("table1",), scale="huge"), "scale='huge' is unknown; choose one of paper, small"),  # type: ignore[arg-type]
     ],
 )

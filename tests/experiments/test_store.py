@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -64,6 +65,10 @@ def damaged(change: Any) -> str:
     return json.dumps(content)
 
 
+def _forget(state: dict[str, Any]) -> None:
+    state["sums"] = {name: np.zeros_like(values).tolist() for name, values in state["sums"].items()}
+
+
 DAMAGED = {
     "another version": (
         damaged(lambda c: c.update(format="singleshot.result/0")),
@@ -81,6 +86,13 @@ DAMAGED = {
         "damaged result",
     ),
     "text for seconds": (damaged(lambda c: c.update(seconds="long")), "damaged result"),
+    "no seconds": (damaged(lambda c: c.update(seconds=float("nan"))), "damaged result"),
+    "negative time": (damaged(lambda c: c.update(cpu_seconds=-1)), "damaged result"),
+    "a temperature below 0": (damaged(lambda c: c["rescaled"].update(temperature=-1)), "damaged result"),
+    "an environment of pairs": (damaged(lambda c: c.update(environment=[["a", "b"]])), "damaged result"),
+    "nothing seen": (damaged(lambda c: _forget(c["splits"]["test"]["calibration"])), "damaged result"),
+    "no passes seen": (damaged(lambda c: _forget(c["variance"])), "damaged result"),
+    "an unexpected split": (damaged(lambda c: c["splits"].update(other=c["splits"]["test"])), "its splits are"),
     "another recipe": (damaged(lambda c: c["recipe"].update(epochs=7)), "it claims the key"),
     "an unknown field": (damaged(lambda c: c["recipe"].update(magic=7)), "magic"),
 }
@@ -117,6 +129,29 @@ def test_of_two_files_that_claim_one_run_one_is_skipped_and_both_are_kept(tmp_pa
     assert path.exists()
     assert renamed.exists()
     assert twin.exists()
+
+
+def test_half_of_a_killed_write_is_no_result(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path)
+    store.add(result())
+    path = store.path_of(result().job)
+    for text in ("{", path.read_text()):
+        left = path.parent / f".{path.name}.x1" / path.name
+        left.parent.mkdir(exist_ok=True)
+        left.write_text(text)
+        again = ResultStore.open(tmp_path)
+        assert (list(again.paths.values()), again.skipped) == ([path], [])
+
+
+def test_a_store_hears_of_what_others_add_and_reads_nothing_twice(tmp_path: Path) -> None:
+    mine, theirs = ResultStore.open(tmp_path), ResultStore.open(tmp_path)
+    theirs.add(result(seed=0))
+    mine.refresh()
+    first = mine[result(seed=0).job]
+    theirs.add(result(seed=1))
+    mine.refresh()
+    assert mine[result(seed=0).job] is first
+    assert result(seed=1).job in mine
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:

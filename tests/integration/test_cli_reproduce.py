@@ -25,6 +25,7 @@ def test_a_figure_is_planned_made_looked_at_and_not_made_twice(tmp_path: Path) -
     assert planned.returncode == 0, planned.stderr
     assert "digits resnet18, Baseline, seed 0" in planned.stdout
     assert "1 runs, 1 to do: about" in planned.stdout
+    assert "label smoothing" not in planned.stdout
     assert not (tmp_path / "reproduce").exists()
 
     made = reproduce("fig2", *DIGITS, "--json", cwd=tmp_path)

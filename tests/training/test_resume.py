@@ -39,7 +39,7 @@ def assert_same_end(one: Path, other: Path) -> None:
 
 def records(folder: Path) -> list[dict[str, Any]]:
     """All that was logged, but for how long it took."""
-    return [{**record, "seconds": None} for record in read_records(folder / METRICS)]
+    return [{**record, "seconds": None, "processor_seconds": None} for record in read_records(folder / METRICS)]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ from singleshot.experiments.plan import Grid
 from singleshot.experiments.progress import JobProgress, progress_of
 from singleshot.experiments.request import Request
 from singleshot.experiments.store import ResultStore
-from singleshot.terminal import printable_lines
+from singleshot.files import is_held
+from singleshot.terminal import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,22 +63,23 @@ class GridDisplay(GridWatcher):
 
     def started(self, job: Job) -> None:
         """Name what is under way."""
-        self._progress.update(self._task, last=job.title)
+        self._progress.update(self._task, last=printable(job.title))
 
     def lost(self, job: Job, reason: str) -> None:
         """Nothing is lost but time; it is said all the same."""
-        self._line(f"{job.title} is begun again: {reason}.")
+        self._line(f"{printable(job.title)} is begun again: {reason}.")
 
     def came(self, outcome: Outcome) -> None:
         """Count a run that came to its end, and say what it gave."""
         done, total = self._count()
         self._progress.update(self._task, completed=done, total=total)
+        title = printable(outcome.job.title)
         if outcome.result is None:
-            self._line(f"{outcome.job.title} failed: {outcome.error}")
+            self._line(f"{title} failed: {outcome.error}")
             return
         metrics = outcome.result.metrics()
         shown = f"accuracy {metrics['accuracy']:.3f}, ECE {metrics['ece']:.3f}, NLL {metrics['nll']:.3f}"
-        self._line(f"{done} of {total}: {outcome.job.title}: {shown}, {outcome.result.seconds:.0f} s")
+        self._line(f"{done} of {total}: {title}: {shown}, {outcome.result.seconds:.0f} s")
 
     def _count(self) -> tuple[int, int]:
         """Runs that are done, and all that are known to be needed: a few are known only after others."""
@@ -98,9 +100,11 @@ def show_plan(request: Request, output: Path, *, jobs: int, data_root: Path | No
     store = ResultStore.open(output / "results")
     planned = {job.key: job for grid in request.grids() for job in grid.jobs(store)}
     todo = store.missing(planned.values())
-    say(f"Timing a few steps of each kind of run, {len(todo)} of {len(planned)} runs are to do ...")
+    say(f"{len(todo)} of {len(planned)} runs are to do; timing a few steps of each kind ...")
     seconds = estimated_seconds(todo, data_root=data_root)
-    total = sum(seconds.values()) / jobs
+    # However many at a time, it takes as long as the longest, and what that one starts from.
+    chains = [seconds[job.key] + (seconds.get(job.first.key, 0) if job.first else 0) for job in todo]
+    total = max(sum(seconds.values()) / jobs, *chains, 0)
     if as_json:
         listed = [
             {"key": key, "title": job.title, "done": job in store, "seconds": seconds.get(key)}
@@ -109,13 +113,12 @@ def show_plan(request: Request, output: Path, *, jobs: int, data_root: Path | No
         print(json.dumps({"runs": listed, "jobs": jobs, "seconds": total, "skipped": store.skipped}, indent=2))
         return
     for reason in store.skipped:
-        say(f"Skipped {reason}.")
+        say(f"Skipped {printable(reason)}.")
     for key, job in planned.items():
-        print(f"{key}  {'done' if job in store else _duration(seconds[key]):>10}  {printable_lines(job.title)}")
-    print(
-        f"{len(planned)} runs, {len(todo)} to do: about {_duration(total)} with {jobs} at a time. The strength of "
-        "label smoothing is chosen on the way: a few runs more."
-    )
+        print(f"{key}  {'done' if job in store else _duration(seconds[key]):>10}  {printable(job.title)}")
+    chosen_later = any(job.recipe.loss == "label_smoothing" and job.recipe.validation for job in todo)
+    more = " Which label smoothing is run with every seed, these decide: a few runs more." if chosen_later else ""
+    print(f"{len(planned)} runs, {len(todo)} to do: about {_duration(total)} of training, {jobs} at a time.{more}")
 
 
 def show_status(output: Path, *, as_json: bool) -> None:
@@ -124,26 +127,32 @@ def show_status(output: Path, *, as_json: bool) -> None:
     from rich.live import Live
 
     request = Request.load(output)
-    found = _look(request, output)
+    store = ResultStore.open(output / "results")
+    found = _look(request, store, output)
     if as_json:
         states: dict[str, Any] = dict(Counter(one.state for one in found))
-        print(json.dumps({"runs": [one.to_dict() for one in found], "states": states}, indent=2))
+        runs = [one.to_dict() for one in found]
+        print(json.dumps({"runs": runs, "states": states, "skipped": store.skipped}, indent=2))
         return
+    for reason in store.skipped:
+        say(f"Skipped {printable(reason)}.")
     console = Console()
     if not console.is_terminal:
         for one in found:
-            print(f"{one.job.key}  {one.state:8}  {one.share:4.0%}  {printable_lines(one.job.title)}")
+            print(f"{one.job.key}  {one.state:8}  {one.share:4.0%}  {printable(one.job.title)}")
         print(_summary(found))
         return
     with Live(_view(found), console=console, auto_refresh=False) as live:
-        while any(one.state != "done" for one in found):
+        while is_held(output) and any(one.state != "done" for one in found):
             time.sleep(LOOK_EVERY)
-            found = _look(request, output)
+            store.refresh()
+            found = _look(request, store, output)
             live.update(_view(found), refresh=True)
+    if any(one.state != "done" for one in found):
+        say("Nobody works on it now; the command that began it goes on.")
 
 
-def _look(request: Request, output: Path) -> list[JobProgress]:
-    store = ResultStore.open(output / "results")
+def _look(request: Request, store: ResultStore, output: Path) -> list[JobProgress]:
     jobs = {job.key: job for grid in request.grids() for job in grid.jobs(store)}
     return progress_of(list(jobs.values()), store, output / "runs")
 
@@ -165,7 +174,7 @@ def _view(found: list[JobProgress]) -> Table:
     for one in found:
         if one.state in ("running", "stopped"):
             bar = ProgressBar(total=1.0, completed=one.share, width=20)
-            table.add_row(one.job.key, one.state, bar, Text(printable_lines(one.job.title)))
+            table.add_row(one.job.key, one.state, bar, Text(printable(one.job.title)))
     return table
 
 

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, UseAppendAction, arg
 
 from singleshot.errors import StoppedError
+from singleshot.terminal import printable
 
 if TYPE_CHECKING:
     from singleshot.experiments.engines import Engine
     from singleshot.experiments.exhibition import Exhibition
+    from singleshot.experiments.plan import Grid
     from singleshot.experiments.request import Request
+    from singleshot.experiments.store import ResultStore
 
 What = Literal["table1", "table2", "table3", "tableA", "tableB", "fig1", "fig2", "fig4", "fig5", "all", "status"]
 TableFormat = Literal["text", "markdown", "latex", "csv"]
-MOST_SEEDS = 1000
 
 
 def reproduce(  # noqa: PLR0917
@@ -47,9 +49,9 @@ def reproduce(  # noqa: PLR0917
 
     Args:
         exhibit: what to measure; "all" for everything, "status" to look on.
-        dataset: a name that `singleshot data list` knows; by default the paper's: tiny_imagenet for tableA, cifar100
-            for the others.
-        model: a network, once for each; by default resnet18 and vgg16, and the paper's four at its scale.
+        dataset: a name that `singleshot data list` knows, or a folder; by default tiny_imagenet for tableA and cifar100
+            for the others, and what the paper has at its scale.
+        model: a network, once for each; by default resnet18 and vgg16, and the paper's at its scale.
         seeds: runs of each method.
         scale: "small" takes hours on two cores, minutes for digits; "paper" takes days on GPUs.
         output: folder for results, runs, tables and figures.
@@ -61,17 +63,17 @@ def reproduce(  # noqa: PLR0917
         table_format: how tables are printed; all formats are written to OUTPUT/tables in any case.
         as_json: print every number as JSON instead.
     """
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise ValueError(f"--seeds must lie in [1, {MOST_SEEDS}], got {seeds}")
     if jobs < 0:
         raise ValueError(f"--jobs must be at least 1, or 0 for all cores, got {jobs}")
     if (engine == "dask") != (scheduler is not None):
         raise ValueError("--engine dask and --scheduler tcp://HOST:PORT go together: give both, or neither")
     from singleshot.environment import usable_cores
     from singleshot.experiments.plan import EXHIBITS
-    from singleshot.experiments.request import Request
+    from singleshot.experiments.request import MOST_SEEDS, Request
     from singleshot.files import FolderNotUsableError, exclusive
 
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"--seeds must lie in [1, {MOST_SEEDS}], got {seeds}")
     if exhibit == "status":
         from singleshot.cli.grid_display import show_status
 
@@ -111,8 +113,8 @@ def _reproduce(request: Request, output: Path, engine: Engine, table_format: Tab
     grids = request.grids()
     store = ResultStore.open(output / "results")
     for reason in store.skipped:
-        say(f"Skipped {reason}.")
-    _find_data(request, engine)
+        say(f"Skipped {printable(reason)}.")
+    _check_data(grids, store, engine)
     request.save(output)
     failed = []
     for grid in grids:
@@ -125,15 +127,25 @@ def _reproduce(request: Request, output: Path, engine: Engine, table_format: Tab
         raise StoppedError(f"{len(failed)} runs failed; the same command tries them again:\n{reasons}")
 
 
-def _find_data(request: Request, engine: Engine) -> None:
-    """A data set that is missing is said once, before the first run; a cluster has its data elsewhere."""
+def _check_data(grids: list[Grid], store: ResultStore, engine: Engine) -> None:
+    """Say before the first run that images are missing, or are others than results are of; a cluster has its own."""
     from singleshot.data import load_dataset
     from singleshot.experiments.engines import LocalEngine
+    from singleshot.experiments.execution import data_facts
 
-    if isinstance(engine, LocalEngine):
-        for grid in request.grids():
-            for base in grid.bases:
-                load_dataset(base.dataset, data_root=engine.data_root, image_size=base.image_size)
+    if not isinstance(engine, LocalEngine):
+        return
+    for grid in grids:
+        facts = {}
+        for base in grid.bases:
+            dataset = load_dataset(base.dataset, data_root=engine.data_root, image_size=base.image_size)
+            facts[base.image_size] = data_facts(dataset)
+        for job in grid.jobs(store):
+            if job in store and store[job].data != facts[job.recipe.image_size]:
+                raise ValueError(
+                    f"{store.paths[job.key]} was measured on other images of {job.recipe.dataset} than there are here; "
+                    "choose another --output, or bring those images back"
+                )
 
 
 def _print(made: Exhibition, output: Path, table_format: TableFormat, as_json: bool) -> None:
@@ -142,8 +154,11 @@ def _print(made: Exhibition, output: Path, table_format: TableFormat, as_json: b
 
     if as_json:
         print(json.dumps(made.numbers, indent=2))
-    else:
+    elif made.tables:
         print("\n\n".join(FORMATS[table_format](table) for table in made.tables.values()))
     for reason in made.missing:
         say(f"Not drawn: {reason}")
-    say(f"Tables:  {output / 'tables'}\nFigures: {output / 'figures'}\nResults: {output / 'results'}")
+    folders = {"tables": bool(made.tables), "figures": bool(made.figures), "results": True}
+    for name, is_there in folders.items():
+        if is_there:
+            say(f"{name.capitalize()}: {output / name}")

@@ -6,12 +6,14 @@ import warnings
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from singleshot.data import Dataset, Images, load_dataset
 from singleshot.data.split import split_training
+from singleshot.environment import describe_environment
 from singleshot.experiments.job import Job
 from singleshot.experiments.result import Rescaled, Result
 from singleshot.files import FolderNotUsableError, exclusive
@@ -19,7 +21,7 @@ from singleshot.metrics import Calibration, VarianceHistogram
 from singleshot.posthoc import TemperatureScaling
 from singleshot.sampling import sample
 from singleshot.training.evaluation import BATCH, evaluate, quiet
-from singleshot.training.metrics_log import read_records
+from singleshot.training.metrics_log import Record, read_records
 from singleshot.training.processes import Processes
 from singleshot.training.run import METRICS, Run
 from singleshot.training.runner import train
@@ -36,14 +38,23 @@ def execute(job: Job, workspace: Path, *, data_root: Path | None = None, watcher
     that shares no disk with the others, too, it gives the same result.
     """
     recipe = job.recipe
-    # A worker that was thought dead may still be at it: either it ends soon, or it leaves a finished run.
-    with suppress(FolderNotUsableError), exclusive(workspace / job.key, before_waiting=lambda: None):
-        pass
+    folder = workspace / job.key
     if job.first is not None:
-        start = train(job.first.recipe, workspace / job.first.key, data_root=data_root)
-        recipe = replace(recipe, start_from=str(start.folder))
-    run = train(recipe, workspace / job.key, data_root=data_root, watcher=watcher)
+        start = workspace / job.first.key
+        _wait_for(start)
+        train(job.first.recipe, start, data_root=data_root, watcher=watcher)
+        # Once it has begun it needs the start no more: the name it had then is as good as any.
+        named = Run.open(folder).recipe.start_from if Run.is_there(folder) else str(start)
+        recipe = replace(recipe, start_from=named)
+    _wait_for(folder)
+    run = train(recipe, folder, data_root=data_root, watcher=watcher)
     return measure(job, run, load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size))
+
+
+def _wait_for(folder: Path) -> None:
+    """A worker that was thought dead may still be at it: either it ends soon, or it leaves a finished run."""
+    with suppress(FolderNotUsableError), exclusive(folder, before_waiting=lambda: None):
+        pass
 
 
 def measure(job: Job, run: Run, dataset: Dataset) -> Result:
@@ -62,18 +73,37 @@ def measure(job: Job, run: Run, dataset: Dataset) -> Result:
     logits, labels = _logits(model, run, dataset.train, known, processes)
     if len(held_out):
         splits["validation"] = _calibration(logits, labels)
-    with warnings.catch_warnings():  # a network that is right on all of its training images has no finite temperature
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(record=True) as warned:  # of a network that is right on all of its training images
+        warnings.simplefilter("always")
         scaling = TemperatureScaling.fit(logits, labels)
     records = read_records(run.folder / METRICS)
     return Result(
         job=job,
-        seconds=max((float(record.get("seconds") or 0) for record in records), default=0.0),
-        environment=run.facts.environment,
+        seconds=_latest(records, "seconds"),
+        cpu_seconds=_latest(records, "processor_seconds") or None,
+        device=processes.device.type,
+        environment=describe_environment(),
+        data=data_facts(dataset),
         splits=splits,
-        rescaled=Rescaled(fitted_on, scaling.temperature, _calibration(scaling(test[0]), test[1])),
+        rescaled=Rescaled(fitted_on, scaling.temperature, bool(warned), _calibration(scaling(test[0]), test[1])),
         variance=_variance(model, run, dataset.test, processes),
     )
+
+
+def data_facts(dataset: Dataset) -> dict[str, Any]:
+    """What tells the images of one data set from those of another with the same name."""
+    return {
+        "train": len(dataset.train),
+        "test": len(dataset.test),
+        "classes": len(dataset.class_names),
+        "channels": dataset.channels,
+        "mean": list(dataset.mean),
+        "std": list(dataset.std),
+    }
+
+
+def _latest(records: list[Record], name: str) -> float:
+    return max((float(record.get(name) or 0) for record in records), default=0.0)
 
 
 def _logits(model: nn.Module, run: Run, part: Images, positions: Tensor, processes: Processes) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from singleshot.experiments.figures import save_figure
 from singleshot.experiments.plan import Grid
-from singleshot.experiments.store import ResultStore
+from singleshot.experiments.store import ResultStore, dataset_name
 from singleshot.experiments.table_formats import FORMATS
 from singleshot.experiments.tables import Table, build_table
 from singleshot.files import write_text
@@ -42,7 +42,7 @@ def exhibit_all(grids: Sequence[Grid], store: ResultStore, folder: Path) -> Exhi
 
 def _write_tables(exhibit: str, grid: Grid, store: ResultStore, folder: Path, made: Exhibition) -> None:
     for base in grid.bases:
-        name = f"{exhibit}-{_plain_name(base.dataset)}-{base.model}"
+        name = f"{exhibit}-{dataset_name(base.dataset)}-{base.model}"
         table = build_table(exhibit, base, grid.seeds, store)
         for form, written in FORMATS.items():
             write_text(folder / "tables" / f"{name}{SUFFIXES[form]}", written(table))
@@ -51,7 +51,7 @@ def _write_tables(exhibit: str, grid: Grid, store: ResultStore, folder: Path, ma
 
 
 def _write_figure(exhibit: str, grid: Grid, store: ResultStore, folder: Path, made: Exhibition) -> None:
-    name = f"{exhibit}-{_plain_name(grid.bases[0].dataset)}"
+    name = f"{exhibit}-{dataset_name(grid.bases[0].dataset)}"
     path = folder / "figures" / f"{name}.png"
     try:
         numbers = save_figure(exhibit, grid.bases, grid.seeds, store, path)
@@ -61,8 +61,3 @@ def _write_figure(exhibit: str, grid: Grid, store: ResultStore, folder: Path, ma
     write_text(path.with_suffix(".json"), json.dumps(numbers, indent=1) + "\n")
     made.figures[name] = path
     made.numbers[name] = numbers
-
-
-def _plain_name(dataset: str) -> str:
-    """A data set may be a folder: its last name is enough for a file."""
-    return Path(dataset).name or "data"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from singleshot.experiments.methods import method_behind, method_of
 from singleshot.training.recipe import Recipe
-from singleshot.training.recipe_file import checked_value, recipe_text
+from singleshot.training.recipe_file import checked_value
 
-PLACE = {"device": "auto", "memory": "normal", "compile": False, "channels_last": True, "start_from": None}
+PLACE = ("device", "memory", "compile", "channels_last", "start_from")
 """Fields that say where and how fast a run is computed, not what: they are no part of its name."""
 
 
@@ -24,9 +25,12 @@ class Job:
 
     @cached_property
     def key(self) -> str:
-        """The hash of everything that decides the result."""
-        texts = [recipe_text(_placeless(recipe)) for recipe in (self.recipe, self.start) if recipe is not None]
-        return hashlib.sha256("\n---\n".join(texts).encode()).hexdigest()[:16]
+        """The hash of everything that decides the result and is not as `Recipe` has it by default.
+
+        So a field that is added to recipes later, with a default that means what was done before, changes no key.
+        """
+        deciding = [_deciding(recipe) for recipe in (self.recipe, self.start) if recipe is not None]
+        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def first(self) -> Job | None:
@@ -67,8 +71,9 @@ def job_of(base: Recipe, method: str, seed: int) -> Job:
     return Job(replace(recipe, last_share=0.2), job_of(base, wanted.starts_from, seed).recipe)
 
 
-def _placeless(recipe: Recipe) -> Recipe:
-    return replace(recipe, **PLACE)  # type: ignore[arg-type]
+def _deciding(recipe: Recipe) -> dict[str, Any]:
+    usual = _plain(Recipe())
+    return {name: value for name, value in _plain(recipe).items() if value != usual[name] and name not in PLACE}
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
@@ -78,7 +83,4 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
 def _recipe(content: Any, source: str) -> Recipe:
     if not isinstance(content, dict):
         raise ValueError(f"{source}: a recipe must be an object, got a {type(content).__name__}")
-    missing = set(vars(Recipe())) - set(content)
-    if missing:
-        raise ValueError(f"{source}: its recipe lacks {', '.join(sorted(missing))}")
     return Recipe(**{name: checked_value(name, value, source=source) for name, value in content.items()}).resolved()

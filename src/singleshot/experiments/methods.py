@@ -10,7 +10,7 @@ from singleshot.training.recipe import Recipe
 
 BETAS = (1.0, 0.1, 0.01, 0.001, 0.0001)
 """The strengths of CI in the paper."""
-EPSILONS = (0.05, 0.1, 0.2, 0.3)
+EPSILONS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 """Strengths of label smoothing, of which held-out images choose one."""
 PASSES = (2, 3, 5, 10)
 """Numbers of stochastic passes of Fig. 4."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,10 +49,9 @@ def _share(folder: Path) -> float | None:
     try:
         run = Run.open(folder)
         records = read_records(folder / METRICS)
-    except (ValueError, OSError, json.JSONDecodeError):
+        images = min(run.facts.images[0], run.recipe.train_images or run.facts.images[0])
+        schedule = Schedule(run.recipe, images - round(run.recipe.validation * images))
+        steps = max((record["step"] for record in records), default=schedule.first_step)
+        return (steps - schedule.first_step) / max(schedule.steps - schedule.first_step, 1)
+    except (ValueError, OSError, ArithmeticError):  # a folder that a kill has left half made
         return None
-    images = run.facts.images[0] if run.recipe.train_images is None else run.recipe.train_images
-    images = min(images, run.facts.images[0])
-    schedule = Schedule(run.recipe, images - round(run.recipe.validation * images))
-    steps = max((record["step"] for record in records), default=schedule.first_step)
-    return (steps - schedule.first_step) / max(schedule.steps - schedule.first_step, 1)

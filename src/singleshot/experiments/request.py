@@ -8,13 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from singleshot.checks import check_choice, check_size
+from singleshot.data import list_datasets
 from singleshot.experiments.plan import EXHIBITS, Grid
+from singleshot.experiments.published import published
 from singleshot.experiments.scales import PAPER_MODELS, SMALL_MODELS, Scale, base_recipe
 from singleshot.files import write_text
 from singleshot.models import list_models
 
 FILE = "grid.json"
-_PAPERS_OWN = {"tableA": "tiny_imagenet"}  # the data set of an exhibit; CIFAR-100 where nothing is said
+MOST_SEEDS = 1000
+_CIFAR, _TINY = "cifar100", "tiny_imagenet"
+_FIGURES = {
+    "fig1": ((_TINY, "vgg16"),),
+    "fig2": ((_CIFAR, "resnet34"), (_CIFAR, "vgg16")),
+    "fig4": tuple((dataset, model) for dataset in (_TINY, _CIFAR) for model in PAPER_MODELS),
+    "fig5": ((_TINY, "resnet34"), (_CIFAR, "resnet34")),
+}
+"""Data sets and networks of the paper's figures; Fig. 4 does not name its networks, so it has all of them."""
 
 
 @dataclass(frozen=True)
@@ -29,24 +39,41 @@ class Request:
 
     def grids(self) -> list[Grid]:
         """One grid for each data set, checked before anything is done."""
-        check_size("seeds", self.seeds, least=1)
+        if check_size("seeds", self.seeds, least=1) > MOST_SEEDS:
+            raise ValueError(f"seeds must be at most {MOST_SEEDS}, got {self.seeds}")
         check_choice("scale", self.scale, ("paper", "small"))
         for exhibit in self.exhibits:
             check_choice("exhibit", exhibit, tuple(EXHIBITS))
         for model in self.models:
             check_choice("model", model, tuple(list_models()))
-        models = self.models or (PAPER_MODELS if self.scale == "paper" else SMALL_MODELS)
-        by_dataset: dict[str, list[str]] = {}
+        exhibits_of: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for exhibit in self.exhibits:
-            by_dataset.setdefault(self.dataset or _PAPERS_OWN.get(exhibit, "cifar100"), []).append(exhibit)
+            for dataset, models in self._where(exhibit).items():
+                exhibits_of.setdefault((dataset, tuple(models)), []).append(exhibit)
         return [
             Grid(
                 tuple(exhibits),
-                tuple(base_recipe(self.scale, dataset=dataset, model=model) for model in dict.fromkeys(models)),
+                tuple(base_recipe(self.scale, dataset=dataset, model=model) for model in models),
                 self.seeds,
             )
-            for dataset, exhibits in by_dataset.items()
+            for (dataset, models), exhibits in exhibits_of.items()
         ]
+
+    def _where(self, exhibit: str) -> dict[str, list[str]]:
+        """The networks by data set: those of the paper at its scale, two small ones otherwise, unless said."""
+        if self.scale == "paper":
+            places = _FIGURES.get(exhibit) or tuple(
+                (row.dataset, row.model) for row in published(exhibit.removeprefix("table"))
+            )
+        else:
+            own = _TINY if exhibit == "tableA" else _CIFAR
+            places = tuple((own, model) for model in SMALL_MODELS)
+        datasets = [_named(self.dataset)] if self.dataset else list(dict.fromkeys(dataset for dataset, _ in places))
+        found = {}
+        for dataset in datasets:
+            papers = [model for own, model in places if self.dataset or own == dataset]
+            found[dataset] = list(dict.fromkeys(self.models or papers))
+        return found
 
     def save(self, folder: Path) -> None:
         """Leave word of what is being made in this folder."""
@@ -66,3 +93,8 @@ class Request:
             ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is damaged ({error}); the command that made it writes it anew") from None
+
+
+def _named(dataset: str) -> str:
+    """A known name as it is; a folder by its whole path, so that it is the same run from wherever it is asked for."""
+    return dataset if dataset in list_datasets() else str(Path(dataset).resolve())

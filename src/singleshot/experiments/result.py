@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from singleshot.experiments.job import Job
 from singleshot.metrics import Calibration, VarianceHistogram
 
 FORMAT = "singleshot.result/1"
+State = TypeVar("State", Calibration, VarianceHistogram)
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class Rescaled:
 
     fitted_on: str  # "train" (the paper's case 1) or "validation" (case 2)
     temperature: float
+    bounded: bool  # no finite temperature was best: a network that knows its images by heart, say
     calibration: Calibration = field(repr=False)
 
 
@@ -25,8 +28,11 @@ class Result:
     """A run, where and how long it was made, and its calibration; all metrics follow from the states kept here."""
 
     job: Job
-    seconds: float  # of training
+    seconds: float  # of training, by the clock
+    cpu_seconds: float | None  # of training, by the processor, which other work does not lengthen; None: not recorded
+    device: str
     environment: dict[str, Any]
+    data: dict[str, Any]  # of the images: how many, of how many classes, and their statistics
     splits: dict[str, Calibration]  # one forward pass per image: "test", and "validation" where images were held out
     rescaled: Rescaled
     variance: VarianceHistogram | None  # of stochastic passes over the test images; None for a network without noise
@@ -45,6 +51,7 @@ class Result:
         rescaled = {
             "fitted_on": self.rescaled.fitted_on,
             "temperature": self.rescaled.temperature,
+            "bounded": self.rescaled.bounded,
             **_with_metrics(self.rescaled.calibration),
         }
         return {
@@ -52,7 +59,10 @@ class Result:
             "key": self.job.key,
             **self.job.to_dict(),
             "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "device": self.device,
             "environment": self.environment,
+            "data": self.data,
             "splits": {name: _with_metrics(calibration) for name, calibration in self.splits.items()},
             "rescaled": rescaled,
             "variance": None if self.variance is None else self.variance.to_dict(),
@@ -72,21 +82,26 @@ class Result:
             rescaled = content["rescaled"]
             variance = content["variance"]
             splits = {
-                str(name): Calibration.from_dict(split["calibration"]) for name, split in content["splits"].items()
+                str(name): _seen(Calibration.from_dict(split["calibration"]))
+                for name, split in content["splits"].items()
             }
             if set(splits) != expected:
                 raise KeyError(f"its splits are {', '.join(splits)}, not {', '.join(sorted(expected))}")  # noqa: TRY301
             return cls(
                 job=job,
-                seconds=float(content["seconds"]),
-                environment=dict(content["environment"]),
+                seconds=_positive(content["seconds"], or_zero=True),
+                cpu_seconds=None if content["cpu_seconds"] is None else _positive(content["cpu_seconds"]),
+                device=str(content["device"]),
+                environment=_object(content["environment"]),
+                data=_object(content["data"]),
                 splits=splits,
                 rescaled=Rescaled(
-                    fitted_on=str(rescaled["fitted_on"]),
-                    temperature=float(rescaled["temperature"]),
-                    calibration=Calibration.from_dict(rescaled["calibration"]),
+                    fitted_on="validation" if "validation" in expected else "train",
+                    temperature=_positive(rescaled["temperature"]),
+                    bounded=bool(rescaled["bounded"]),
+                    calibration=_seen(Calibration.from_dict(rescaled["calibration"])),
                 ),
-                variance=None if variance is None else VarianceHistogram.from_dict(variance),
+                variance=None if variance is None else _seen(VarianceHistogram.from_dict(variance)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{source}: a damaged result ({error})") from None
@@ -97,3 +112,22 @@ def _with_metrics(calibration: Calibration) -> dict[str, Any]:
     computed = calibration.compute().to_dict()
     del computed["bins"]
     return {"metrics": computed, "calibration": calibration.to_dict()}
+
+
+def _positive(value: Any, *, or_zero: bool = False) -> float:
+    number = float(value)
+    if not (0 < number < math.inf or (or_zero and number == 0)):
+        raise ValueError(f"{value!r} must be finite and above 0")
+    return number
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"an object was expected, not a {type(value).__name__}")
+    return value
+
+
+def _seen(state: State) -> State:
+    """A state of no examples has no metrics."""
+    state.compute()
+    return state

@@ -19,6 +19,7 @@ class ResultStore:
     folder: Path
     results: dict[str, Result] = field(default_factory=dict)  # by key
     skipped: list[str] = field(default_factory=list)  # why each file that is no result was left out
+    paths: dict[str, Path] = field(default_factory=dict, repr=False)  # of the files that were read
 
     @classmethod
     def open(cls, folder: Path | str) -> ResultStore:
@@ -26,9 +27,17 @@ class ResultStore:
         store = cls(Path(folder))
         if store.folder.exists() and not store.folder.is_dir():
             raise ValueError(f"{store.folder} is a file; results need a folder, choose another --output")
-        for path in sorted(store.folder.rglob("*.json")):
-            store._read(path)
+        store.refresh()
         return store
+
+    def refresh(self) -> None:
+        """Read what others have added since; what was read before is not read again."""
+        self.skipped.clear()
+        for path in sorted(self.folder.rglob("*.json")):
+            # A write that was killed leaves its half in a folder with a dot.
+            hidden = any(part.startswith(".") for part in path.relative_to(self.folder).parts)
+            if not hidden and self.paths.get(path.stem) != path:
+                self._read(path)
 
     def _read(self, path: Path) -> None:
         try:
@@ -45,7 +54,7 @@ class ResultStore:
         if key in self.results:
             self.skipped.append(f"{path}: a second file claims the run {key}; remove one of the two")
             return
-        self.results[key] = result
+        self.results[key], self.paths[key] = result, path
 
     def __contains__(self, job: Job) -> bool:
         return job.key in self.results
@@ -56,13 +65,24 @@ class ResultStore:
     def path_of(self, job: Job) -> Path:
         """Where the result of a run is kept: a folder for each data set and network keeps a large grid readable."""
         recipe = job.recipe
-        return self.folder / Path(recipe.dataset).name / recipe.model / f"{job.key}.json"
+        return self.folder / dataset_name(recipe.dataset) / recipe.model / f"{job.key}.json"
 
     def add(self, result: Result) -> None:
         """Keep a result, on disk before anything else happens."""
-        write_text(self.path_of(result.job), json.dumps(result.to_dict(), indent=1) + "\n")
-        self.results[result.job.key] = result
+        path = self.path_of(result.job)
+        write_text(path, json.dumps(result.to_dict(), indent=1) + "\n")
+        self.results[result.job.key], self.paths[result.job.key] = result, path
 
     def missing(self, jobs: Iterable[Job]) -> list[Job]:
         """The runs that are still to do, each once."""
         return list({job.key: job for job in jobs if job not in self}.values())
+
+
+def dataset_name(dataset: str) -> str:
+    """What a data set is called in a file's name: one that is a folder has its last name.
+
+    >>> dataset_name("cifar100"), dataset_name("pictures/birds"), dataset_name("..")
+    ('cifar100', 'birds', 'images')
+    """
+    name = Path(dataset).name
+    return name if name.strip(".") else "images"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from singleshot.checks import check_choice
-from singleshot.data import load_dataset
+from singleshot.data import Images, load_dataset
 from singleshot.data.split import split_training
 from singleshot.files import write_atomically
 from singleshot.metrics import CalibrationResult
@@ -35,18 +35,7 @@ def evaluate_run(
     model = run.new_model()
     checkpoint.load_weights(model)
     model = model.to(processes.device).eval()
-    recipe = run.recipe
-    # Images that could not be read were left out of training as well, or there would be no run.
-    dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=True)
-    run.refuse_other_data(dataset)
-    part, positions = dataset.test, torch.arange(len(dataset.test))
-    if split != "test":
-        trained, held_out = split_training(
-            dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
-        )
-        part, positions = dataset.train, trained if split == "train" else held_out
-        if not len(positions):
-            raise ValueError(f"{folder} was trained without validation images; evaluate --split test")
+    part, positions = judged_images(run, split, data_root)
     kept: list[tuple[Tensor, Tensor]] = []
     calibration = evaluate(
         model,
@@ -60,6 +49,23 @@ def evaluate_run(
     if predictions is not None:
         _write_predictions(predictions, kept, run.facts.class_names)
     return calibration.compute(), checkpoint.step
+
+
+def judged_images(run: Run, split: str, data_root: Path | None = None) -> tuple[Images, Tensor]:
+    """The part of a run's data set that a split is taken from, and which of its images these are."""
+    recipe = run.recipe
+    # Images that could not be read were left out of training as well, or there would be no run.
+    dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=True)
+    run.refuse_other_data(dataset)
+    if split == "test":
+        return dataset.test, torch.arange(len(dataset.test))
+    trained, held_out = split_training(
+        dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
+    )
+    positions = trained if split == "train" else held_out
+    if not len(positions):
+        raise ValueError(f"{run.folder} was trained without validation images; evaluate --split test")
+    return dataset.train, positions
 
 
 def _write_predictions(path: Path, kept: list[tuple[Tensor, Tensor]], class_names: tuple[str, ...]) -> None:

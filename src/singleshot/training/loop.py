@@ -62,6 +62,7 @@ class Loop:
         # Step and closed epochs of the newest checkpoint.
         self._saved = (progress.step, progress.epochs_closed) if already_saved else None
         self._saved_at = self._clock = time.monotonic()
+        self._processor_clock = time.process_time()
 
     def go(self) -> None:
         """Until the last step is done; a StoppedError when that cannot be."""
@@ -161,13 +162,15 @@ class Loop:
 
     def _log(self, kind: str, **values: Any) -> None:
         if self.log is not None:
-            self.log.add({"kind": kind, "step": self.progress.step, **values, "seconds": self._seconds()})
+            self._take_time()
+            times = {"seconds": self.progress.seconds, "processor_seconds": self.progress.processor_seconds}
+            self.log.add({"kind": kind, "step": self.progress.step, **values, **times})
 
-    def _seconds(self) -> float:
-        now = time.monotonic()
+    def _take_time(self) -> None:
+        now, processor_now = time.monotonic(), time.process_time()
         self.progress.seconds += now - self._clock
-        self._clock = now
-        return self.progress.seconds
+        self.progress.processor_seconds += processor_now - self._processor_clock
+        self._clock, self._processor_clock = now, processor_now
 
     def _save(self) -> None:
         self._saved_at = time.monotonic()
@@ -176,7 +179,7 @@ class Loop:
             return
         if not self.stepper.is_finite():
             raise DivergedError
-        self._seconds()
+        self._take_time()
         self.progress.scaler = self.stepper.scaler.state_dict()
         best = None if self.progress.best is None else int(self.progress.best["step"])
         state = {"recipe": self.run.recipe_hash(), **self.progress.to_dict()}

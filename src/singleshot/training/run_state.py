@@ -43,6 +43,7 @@ class RunState:
     best: dict[str, float] | None = None  # step and validation NLL of the best checkpoint
     sums: Sums = field(default_factory=Sums)
     seconds: float = 0.0  # spent in this run so far, over all its starts
+    processor_seconds: float = 0.0  # of this process, which other work on the machine does not lengthen
     scaler: dict[str, Any] = field(default_factory=dict)  # of float16's loss scale
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,6 +67,7 @@ class RunState:
                     accuracy=float(sums["accuracy"]),
                 ),
                 seconds=float(content["seconds"]),
+                processor_seconds=float(content["processor_seconds"]),
                 scaler=dict(content["scaler"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
@@ -40,8 +42,8 @@ class LocalEngine:
         workers = {}
         try:
             with one_thread_each(), interrupts_held_back():
-                for _ in range(min(self.processes, len(todo))):
-                    worker = _Worker.start(self.workspace, self.data_root)
+                for place in range(min(self.processes, len(todo))):
+                    worker = _Worker.start(self, place)
                     workers[worker.connection] = worker
             while workers:
                 for worker in workers.values():
@@ -66,7 +68,7 @@ class LocalEngine:
                         reason = f"its process was ended ({worker.ending()})"
                         tries[job.key] = tries.get(job.key, 0) + 1
                         with one_thread_each(), interrupts_held_back():
-                            replacement = _Worker.start(self.workspace, self.data_root)
+                            replacement = _Worker.start(self, worker.place)
                         workers[replacement.connection] = replacement
                         if tries[job.key] < MOST_TRIES:
                             watcher.lost(job, reason)
@@ -75,8 +77,11 @@ class LocalEngine:
                         outcome = Outcome(job, None, f"{reason}, {MOST_TRIES} times; is there memory enough?")
                     yield outcome
         finally:
+            deadline = time.monotonic() + 10
             for worker in workers.values():
-                worker.end()
+                worker.stop()
+            for worker in workers.values():
+                worker.end(deadline)
 
 
 @dataclass
@@ -85,16 +90,17 @@ class _Worker:
 
     process: BaseProcess
     connection: Connection
+    place: int  # among the processes: on a machine with several devices, which of them is its own
     job: Job | None = None
 
     @classmethod
-    def start(cls, workspace: Path, data_root: Path | None) -> _Worker:
+    def start(cls, engine: LocalEngine, place: int) -> _Worker:
         context = get_context("spawn")  # a forked process would inherit torch's threads, and hang
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, workspace, data_root), daemon=True)
+        process = context.Process(target=_work, args=(theirs, engine, place), daemon=True)
         process.start()
         theirs.close()
-        return cls(process, ours)
+        return cls(process, ours, place)
 
     def ending(self) -> str:
         """How the process ended, in words."""
@@ -102,17 +108,20 @@ class _Worker:
         code = self.process.exitcode
         return f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
 
-    def end(self) -> None:
-        """Stop after the step that is under way, and a checkpoint."""
+    def stop(self) -> None:
+        """Ask it to end after the step that is under way, with a checkpoint."""
         self.connection.close()
         self.process.terminate()
-        self.process.join(10)
+
+    def end(self, deadline: float) -> None:
+        """Wait until it has ended, and end it when that takes too long."""
+        self.process.join(max(deadline - time.monotonic(), 0))
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
 
 
-def _work(connection: Connection, workspace: Path, data_root: Path | None) -> None:
+def _work(connection: Connection, engine: LocalEngine, place: int) -> None:
     """What a process does: one job after another, until nobody listens."""
     import torch
 
@@ -127,6 +136,7 @@ def _work(connection: Connection, workspace: Path, data_root: Path | None) -> No
             if connection.poll():  # nothing is sent while a job is under way
                 os.kill(os.getpid(), signal.SIGTERM)
 
+    os.environ["LOCAL_RANK"] = str(place)  # by which a run takes its device, as under torchrun
     torch.set_num_threads(1)
     while True:
         try:
@@ -134,12 +144,17 @@ def _work(connection: Connection, workspace: Path, data_root: Path | None) -> No
         except (EOFError, ConnectionError):
             return
         try:
-            answer: Any = (
-                "result",
-                execute(job, workspace, data_root=data_root, watcher=WhileSomebodyListens()).to_dict(),
-            )
-        except (ValueError, StoppedError, OSError, RuntimeError) as error:  # of this job; the next may well succeed
+            watcher = WhileSomebodyListens()
+            result = execute(job, engine.workspace, data_root=engine.data_root, watcher=watcher)
+            answer: Any = ("result", result.to_dict())
+        except (ValueError, OSError) as error:  # of this job; the next may well succeed
             answer = ("error", str(error))
+        except StoppedError as stopped:
+            if stopped.exit_code == 128 + signal.SIGTERM:  # not the job's fault: another process goes on with it
+                sys.exit(stopped.exit_code)
+            answer = ("error", str(stopped))
+        except Exception as error:  # trying it again would not mend it
+            answer = ("error", f"{type(error).__name__}: {error}")
         with suppress(ConnectionError):  # nobody listens any more; the next recv says so
             connection.send(answer)
 
