@@ -67,7 +67,7 @@ class RunState:
                     accuracy=float(sums["accuracy"]),
                 ),
                 seconds=float(content["seconds"]),
-                processor_seconds=float(content["processor_seconds"]),
+                processor_seconds=float(content.get("processor_seconds", 0.0)),  # older checkpoints lack it
                 scaler=dict(content["scaler"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
