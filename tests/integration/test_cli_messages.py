@@ -23,9 +23,15 @@ WORK = {
     "quickstart": "experiments.quickstart_grid.run_grid",
     "train --dataset digits": "training.runner.train",
     "data fetch cifar10": "data.fetch.fetch_dataset",
+    "reproduce fig2 --dataset digits --jobs 1": "experiments.grid.run_grid",
 }
 """Commands, and the function each of them calls for its work."""
-CONTINUING = ("quickstart", "train --dataset digits", "data fetch cifar10")
+CONTINUING = (
+    "quickstart",
+    "train --dataset digits",
+    "data fetch cifar10",
+    "reproduce fig2 --dataset digits --jobs 1",
+)
 
 
 def ended(command: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int | str | None:

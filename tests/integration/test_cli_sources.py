@@ -52,6 +52,9 @@ def test_long_files_say_what_is_left_out(
     assert found["evaluations"][0]["aurc"] is None
     assert found["evaluations"][0]["smooth_ece"] is None
     assert "not compared" in found["comparisons"][0]["why"]
+    with_threshold = shown(capsys, "a.npz", "a.npz", "--accuracy", "0.5")
+    assert "Left out above 50 examples unless asked for: intervals; --replicates 1000 gives them." in with_threshold
+    assert "a.npz and a.npz are not compared" in with_threshold
     asked_for = shown(capsys, "a.npz", "a.npz", "--replicates", "20")
     assert "a.npz minus a.npz" in asked_for
     assert "AURC" in asked_for

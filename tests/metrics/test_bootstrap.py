@@ -50,7 +50,15 @@ def test_classwise_intervals_hold_the_truth_and_are_no_wider_than_need_be() -> N
     for world in ("calibrated", "overconfident"):
         outcome = simulate_classwise(world, trials=60, size=500, replicates=100, classes=4, seed=1)
         assert outcome.coverage["classwise_ece"] >= 0.85, world
+    # of the last world: where the truth is near 0, an interval reaches down to it
     assert outcome.width["classwise_ece"] < 1.5 * 2 * 1.96 * outcome.deviation["classwise_ece"]
+
+
+def test_the_largest_gap_is_never_said_to_be_smaller_than_the_mean_one() -> None:
+    for seed, slope in enumerate((0.7, 0.9, 1.0)):
+        intervals = bootstrap(reference.drawn(500, seed, slope=slope), replicates=60)
+        assert intervals["mce"].low >= intervals["ece"].low
+        assert intervals["mce"].low <= intervals["mce"].high
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.1, 0.35, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=40))

@@ -88,6 +88,19 @@ def test_where_no_threshold_is_sure_the_message_says_so(correct: list[bool]) -> 
     assert "takes 505 accepted examples" in found.message
 
 
+@pytest.mark.parametrize("wanted", [0.89, 0.9, 0.92, 0.94, 0.97])
+def test_what_is_said_to_be_sure_is_below_what_was_asked_for(wanted: float) -> None:
+    for seed in range(20):
+        found = threshold_for_accuracy(reference.drawn(300, seed), wanted)
+        if found.threshold is None and "is sure of" in found.message:
+            assert float(found.message.split("is sure of ")[1].split(";")[0]) < wanted
+
+
+def test_where_nothing_is_right_no_bound_is_quoted() -> None:
+    found = threshold_for_accuracy(reference.made([0.9] * 50, [False] * 50), 0.5)
+    assert "no right answer is accepted anywhere" in found.message
+
+
 def test_all_correct_and_one_example() -> None:
     assert threshold_for_accuracy(reference.made([1.0] * 2000, [True] * 2000), 0.99).threshold == 0
     assert threshold_for_accuracy(reference.made([1.0], [True]), 0.5).threshold is None

@@ -30,11 +30,20 @@ def test_the_metrics_are_those_of_the_oracle(name: str, kind: str, classes: int,
         assert metrics[metric] == pytest.approx(expected[metric], abs=1e-10), metric
     assert metrics["classwise_ece"] == pytest.approx(oracle.classwise_ece(probs, labels, 9), abs=1e-10)
     whole = Examples.of(labels=labels, **{kind: scores})
-    classwise_interval = found.intervals.pop("classwise_ece")
-    assert classwise_interval.estimate == pytest.approx(metrics["classwise_ece"], abs=1e-12)
-    assert classwise_interval.low <= classwise_interval.high
     assert found.intervals == bootstrap(whole, replicates=30, bins=9)
     assert found.consistency is not None
+
+
+def test_the_classwise_error_has_an_interval_where_there_are_examples_enough(tmp_path: Path) -> None:
+    for rows, is_enough in ((599, False), (600, True)):
+        scores, labels = predictions(rows, 3, "logits", np.float64)
+        path, _ = WRITERS["npz"](tmp_path, scores, labels, "logits")
+        found = evaluate_predictions(read_predictions(path), replicates=30, classwise=True)
+        assert ("classwise_ece" in found.intervals) == is_enough
+        assert any("200 examples per class" in remark for remark in found.remarks()) != is_enough
+    interval = found.intervals["classwise_ece"]
+    assert interval.estimate == pytest.approx(found.metrics()["classwise_ece"], abs=1e-12)
+    assert interval.low <= interval.high
 
 
 def test_intervals_are_left_out_where_they_would_take_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,8 +63,8 @@ def evaluate(  # noqa: PLR0917
             indices.
         bins: equal-width bins of the confidence.
         classwise: measure the classwise ECE too.
-        replicates: bootstrap resamples for the intervals, and for comparisons, 0 for none; by default 1000 for files of
-            up to a million examples, and none for longer ones and for runs that are not compared.
+        replicates: bootstrap resamples for the intervals, and for comparisons, 0 for none; by default 1000 for up to
+            a million examples, and none for more; fewer than 30 have none.
         accuracy: also find the lowest confidence from which predictions are sure to be right this often.
         figure: draw reliability diagrams to this .png, .pdf or .svg file.
         split: of a run, the test images; or those it was validated on, or trained on.
@@ -83,7 +83,6 @@ def evaluate(  # noqa: PLR0917
         classwise=classwise,
         replicates=replicates,
         keep_examples=accuracy is not None,
-        compare=len(sources) > 1 and replicates != 0,
         told={"kind": kind, "scores": scores, "labels": labels, "labels_are": labels_are},
         of_run={"split": split, "weights": weights, "data_root": data_root, "device": device},
         predictions=predictions,

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from singleshot.metrics import CalibrationResult, Comparison, Threshold, paired_bootstrap, threshold_for_accuracy
+from singleshot.metrics import CalibrationResult, Comparison, Examples, Threshold, threshold_for_accuracy
+from singleshot.metrics.comparison import Resampled, resampled_metrics
 from singleshot.metrics.estimates import METRICS
-from singleshot.predictions import FORMATS, Predictions, read_predictions
-from singleshot.predictions.evaluation import FEWEST_RESAMPLED, MOST_RESAMPLED, Evaluation, evaluate_predictions
+from singleshot.predictions import Predictions, read_predictions
+from singleshot.predictions.comparing import COMPARED, differences, why_not_compared
+from singleshot.predictions.evaluation import MOST_RESAMPLED, Evaluation, evaluate_predictions
+from singleshot.predictions.reading import is_predictions
 from singleshot.report.tables import amount, consistency_line, difference_lines, metric_lines, verdict
 from singleshot.terminal import printable
-
-COMPARED = ("accuracy", "ece", "nll", "brier")
-"""Metrics by which two sources are compared; each costs as much as the intervals of both."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +29,17 @@ class Wanted:
     classwise: bool
     replicates: int | None
     keep_examples: bool
-    compare: bool
     told: dict[str, Any]  # about files
     of_run: dict[str, Any]
     predictions: Path | None
 
-    def evaluate(self, predictions: Predictions, replicates: int | None) -> Evaluation:
+    def evaluate(self, predictions: Predictions) -> Evaluation:
         """What was asked for, of a file."""
         return evaluate_predictions(
             predictions,
             bins=self.bins,
             classwise=self.classwise,
-            replicates=replicates,
+            replicates=self.replicates,
             keep_examples=self.keep_examples,
         )
 
@@ -110,11 +111,11 @@ class Compared:
 
 def evaluate_source(path: Path, wanted: Wanted) -> Evaluated:
     """Measure a file of predictions, or a run."""
-    if not path.is_dir() and (path.is_file() or path.name.lower().endswith(FORMATS)):
+    if is_predictions(path):
         if wanted.predictions is not None:
             raise ValueError(f"--predictions {wanted.predictions} is for runs; {path} is a file of predictions already")
         file = read_predictions(path, **wanted.told)
-        evaluation = wanted.evaluate(file, wanted.replicates)
+        evaluation = wanted.evaluate(file)
         size = f"{amount(evaluation.result.count, 'example')}, {amount(file.classes, 'class', 'classes')}"
         title = printable(f"{path}: {size}, {file.kind}")
         about = {"file": str(path), "kind": file.kind, "classes": file.classes}
@@ -124,24 +125,27 @@ def evaluate_source(path: Path, wanted: Wanted) -> Evaluated:
 
 def comparisons(found: list[Evaluated], replicates: int | None, bins: int) -> list[Compared]:
     """Each source but the first against the first; without being asked to, only where it takes seconds."""
+    most = MOST_RESAMPLED if replicates is None else math.inf
     replicates = 1000 if replicates is None else replicates
-    return [_compare(one, found[0], replicates, bins) for one in found[1:]] if replicates else []
+    if not replicates:
+        return []
+
+    @cache  # the first is compared with all the others
+    def resampled(examples: Examples) -> Resampled:
+        return resampled_metrics(examples, COMPARED, replicates=replicates, bins=bins)
+
+    return [_compare(one, found[0], resampled, most) for one in found[1:]]
 
 
-def _compare(one: Evaluated, first: Evaluated, replicates: int, bins: int) -> Compared:
+def _compare(one: Evaluated, first: Evaluated, resampled: Callable[[Examples], Resampled], most: float) -> Compared:
     a, b = one.evaluation.examples, first.evaluation.examples
-    if a is None or b is None:
+    if a is None or b is None or max(len(a), len(b)) > most:
         why = f"are not compared: one has more than {MOST_RESAMPLED:,} examples; --replicates 1000 compares them"
         return Compared(one.name, first.name, None, why)
-    if len(a) != len(b) or a.labels_digest != b.labels_digest:
-        return Compared(one.name, first.name, None, "have different labels: each is an estimate of its own")
-    if len(a) < FEWEST_RESAMPLED:
-        why = f"are not compared: that takes {FEWEST_RESAMPLED} examples or more, here are {len(a)}"
-        return Compared(one.name, first.name, None, why)
-    metrics = [source.evaluation.result.metrics() for source in (one, first)]
-    finite = [name for name in COMPARED if all(math.isfinite(values[name]) for values in metrics)]
-    differences = [paired_bootstrap(a, b, name, replicates=replicates, bins=bins) for name in finite]
-    return Compared(one.name, first.name, differences)
+    against = why_not_compared(a, b)
+    if against is not None:
+        return Compared(one.name, first.name, None, against)
+    return Compared(one.name, first.name, differences(resampled(a), resampled(b)))
 
 
 def _evaluate_run(folder: Path, wanted: Wanted) -> Evaluated:
@@ -150,7 +154,7 @@ def _evaluate_run(folder: Path, wanted: Wanted) -> Evaluated:
     with tempfile.TemporaryDirectory() as temporary:
         file = wanted.predictions or Path(temporary) / "predictions.npz"
         result, step = evaluate_run(folder, predictions=file, **wanted.of_run)
-        evaluation = wanted.evaluate(read_predictions(file), wanted.replicates)
+        evaluation = wanted.evaluate(read_predictions(file))
     split, weights = wanted.of_run["split"], wanted.of_run["weights"]
     size = amount(result.count, f"{split} image")
     title = printable(f"{folder}: {size}, one forward pass each, after step {step:,}")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from singleshot.checks import check_size
 from singleshot.metrics.estimates import METRICS, PUSHED_UP_BY_CHANCE, Estimator
 from singleshot.metrics.examples import Examples
+from singleshot.metrics.grouped import resample_groups
 from singleshot.metrics.resampling import ResampleSums, draw_counts, resample, sort_examples, stack, whole
 from singleshot.metrics.wilson import check_level, wilson_interval
 
@@ -31,7 +32,13 @@ class Interval:
 
 
 def bootstrap(
-    examples: Examples, *, replicates: int = 1000, level: float = 0.95, seed: int = 0, bins: int = 20
+    examples: Examples,
+    *,
+    replicates: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    bins: int = 20,
+    groups: int | None = None,
 ) -> dict[str, Interval]:
     """Every metric with its interval, from resamples of the examples.
 
@@ -52,7 +59,9 @@ def bootstrap(
     is wider than it need be near perfect calibration, and nothing is promised for ``mce``, which the smallest bin
     decides. A mean with an infinite NLL among its examples has no interval: NaN.
 
-    The time grows with examples × replicates; the same seed gives the same intervals.
+    The time grows with examples × replicates; the same seed gives the same intervals. With ``groups``, a thousand say,
+    as many random groups of examples are resampled instead: for a million examples that takes seconds, and the width of
+    an interval is known a little less well.
 
     >>> import torch
     >>> probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8]])
@@ -67,7 +76,9 @@ def bootstrap(
     own = whole(table)
     estimator = Estimator.of(table, own)
     draws = draw_counts(len(examples), replicates, seed)
-    resampled = unbiased_metrics(estimator, (resample(table, counts) for counts in draws))
+    one_by_one: Iterable[ResampleSums] = (resample(table, counts) for counts in draws)
+    drawn = one_by_one if groups is None else resample_groups(table, groups, replicates, seed)
+    resampled = unbiased_metrics(estimator, drawn)
     imagined = estimator.if_calibrated(own, replicates, np.random.default_rng([seed, 1]))
     plain = {name: float(value) for name, value in estimator.metrics(own).items()}
     centres = estimator.centres(own, resampled)
@@ -87,6 +98,8 @@ def bootstrap(
         if name == "accuracy":
             correct = round(plain["accuracy"] * len(examples))
             low, high = (float(bound) for bound in wilson_interval(correct, len(examples), level))
+        if name == "mce":  # no bin's gap is above the largest, so neither is their mean, wherever that truly lies
+            low = max(low, found["ece"].low)
         found[name] = Interval(plain[name], low, high, error)
     return found
 

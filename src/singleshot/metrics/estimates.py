@@ -28,8 +28,7 @@ from singleshot.metrics.smooth import coarse_kernel, debiased_smooth_error, fixe
 
 Array = NDArray[np.float64]
 
-METRICS = (
-    "accuracy",
+PUSHED_UP_BY_CHANCE = (
     "ece",
     "debiased_ece",
     "adaptive_ece",
@@ -38,14 +37,9 @@ METRICS = (
     "rmsce",
     "overconfidence",
     "underconfidence",
-    "nll",
-    "brier",
-    "mean_confidence",
-    "aurc",
-    "excess_aurc",
 )
-PUSHED_UP_BY_CHANCE = METRICS[1:9]
 """Errors that are 0 if calibration is perfect and never below: noise alone makes them positive."""
+METRICS = ("accuracy", *PUSHED_UP_BY_CHANCE, "nll", "brier", "mean_confidence", "aurc", "excess_aurc")
 HIGHER_IS_BETTER = ("accuracy",)
 
 

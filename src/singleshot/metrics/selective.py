@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,10 +113,34 @@ def threshold_for_accuracy(examples: Examples, accuracy: float, *, confidence: f
     >>> found.threshold, found.coverage, round(found.lower_bound, 3)
     (0.56, 0.9, 0.985)
     """
-    check_level(accuracy, "accuracy")
+    return thresholds_for_accuracies(examples, (accuracy,), confidence=confidence)[0]
+
+
+def thresholds_for_accuracies(
+    examples: Examples, accuracies: Sequence[float], *, confidence: float = 0.95
+) -> list[Threshold]:
+    """`threshold_for_accuracy` for many accuracies, counting once; each guarantee is one by itself, not all at once."""
+    for accuracy in accuracies:
+        check_level(accuracy, "accuracy")
     check_level(confidence, "confidence")
     accepted, correct = _accepted(examples)
     lower = clopper_pearson_lower(correct, accepted, (1 - confidence) / len(STARTS))
+    return [
+        _lowest_sure(examples, accuracy, confidence, accepted=accepted, correct=correct, lower=lower)
+        for accuracy in accuracies
+    ]
+
+
+def _lowest_sure(
+    examples: Examples,
+    accuracy: float,
+    confidence: float,
+    *,
+    accepted: NDArray[np.int64],
+    correct: NDArray[np.int64],
+    lower: Array,
+) -> Threshold:
+    """The lowest threshold that a walk reaches, given how many each accepts, and the bounds of their accuracy."""
     passes = lower >= accuracy
     certified = np.zeros(len(THRESHOLDS), dtype=bool)
     for start in (THRESHOLDS.index(value) for value in STARTS):
@@ -162,11 +187,18 @@ def _accepted(examples: Examples) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 def _no_threshold(
     examples: Examples, accuracy: float, confidence: float, lower: Array, accepted: NDArray[np.int64]
 ) -> Threshold:
-    best = int(np.argmax(lower))
+    # Of the starts alone: none is sure enough, or a walk had begun there. A bound in between belongs to no walk.
+    starts = [THRESHOLDS.index(value) for value in STARTS]
+    best = max(starts, key=lambda start: float(lower[start]))
     needed = int(np.ceil(np.log((1 - confidence) / len(STARTS)) / np.log(accuracy)))
+    at_best = (
+        f"the best start, {THRESHOLDS[best]:g}, accepts {accepted[best]} of {len(examples)} examples and is sure of "
+        f"{lower[best]:.4g}"
+        if lower[best] > 0
+        else "no right answer is accepted anywhere"
+    )
     message = (
-        f"no threshold is sure to reach an accuracy of {accuracy:g} with confidence {confidence:g}: the best of them, "
-        f"{THRESHOLDS[best]:g}, accepts {accepted[best]} of {len(examples)} examples and is sure of {lower[best]:.4g}; "
+        f"no threshold is sure to reach an accuracy of {accuracy:g} with confidence {confidence:g}: {at_best}; "
         f"even without an error it takes {needed} accepted examples. Ask for less, or give more examples"
     )
     return Threshold(accuracy, confidence, None, 0.0, 0, float("nan"), float("nan"), message)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from singleshot.metrics.bootstrap import Interval, bootstrap
 from singleshot.metrics.calibration import Calibration
-from singleshot.metrics.classwise import ClasswiseGroups
+from singleshot.metrics.classwise import FEWEST_PER_CLASS, ClasswiseGroups
 from singleshot.metrics.consistency import ConsistencyTest, consistency_test
 from singleshot.metrics.estimates import Estimator
 from singleshot.metrics.examples import ExampleGathering, Examples
+from singleshot.metrics.grouped import GROUPS
 from singleshot.metrics.resampling import sort_examples, whole
 from singleshot.metrics.result import CalibrationResult
 from singleshot.predictions.predictions import Predictions
@@ -42,6 +44,12 @@ class Evaluation:
             return [f"Left out {where} unless asked for: {what}; --replicates 1000 gives them."]
         if len(self.examples) < FEWEST_RESAMPLED and self.consistency is not None:
             return [f"No intervals: they take {FEWEST_RESAMPLED} examples or more, here are {len(self.examples)}."]
+        if len(self.examples) > MOST_RESAMPLED and not self.intervals:
+            return [
+                f"Left out above {MOST_RESAMPLED:,} examples unless asked for: intervals; --replicates 1000 gives them."
+            ]
+        if self.intervals and self.result.classwise_ece is not None and "classwise_ece" not in self.intervals:
+            return [f"No interval for the classwise ECE: it takes {FEWEST_PER_CLASS} examples per class or more."]
         return []
 
 
@@ -52,6 +60,8 @@ def evaluate_predictions(
     classwise: bool = False,
     replicates: int | None = None,
     keep_examples: bool = False,
+    groups_above: int | None = None,
+    also: Callable[..., None] | None = None,
 ) -> Evaluation:
     """Measure predictions in one pass that needs O(bins) memory, and 13 bytes per example where examples are kept.
 
@@ -60,10 +70,13 @@ def evaluate_predictions(
     Args:
         predictions: what `read_predictions` opened.
         bins: equal-width bins of the confidence.
-        classwise: also compute the classwise ECE; where there are intervals, its own needs up to 100 MB more.
+        classwise: also compute the classwise ECE; its interval needs up to 100 MB more, and 200 examples per class.
         replicates: bootstrap resamples for the intervals, 0 for none; by default 1,000, and none for more than a
             million examples. There are none for fewer than 30 either.
         keep_examples: keep them in any case, for thresholds.
+        groups_above: with more examples than this, resample groups of them, in seconds and however many there are,
+            and leave out the test of perfect calibration.
+        also: is given every batch too, as the ``update`` of a metric is.
     """
     calibration = Calibration(bins=bins, classwise=classwise)
     by_default = not replicates and not keep_examples
@@ -73,6 +86,8 @@ def evaluate_predictions(
     count = 0
     for batch in predictions.batches():
         calibration.update(**batch)
+        if also is not None:
+            also(**batch)
         count += len(batch["labels"])
         if by_default and count > MOST_RESAMPLED:
             gathering = groups = None  # a text file does not tell its length before
@@ -81,20 +96,22 @@ def evaluate_predictions(
         if groups is not None:
             groups.update(**batch)
     examples = gathering.finish() if gathering is not None else None
+    in_groups = min(GROUPS, count) if groups_above is not None and count > groups_above else None
     if replicates is None:
-        replicates = 1000 if count <= MOST_RESAMPLED else 0
+        replicates = 1000 if in_groups or count <= MOST_RESAMPLED else 0
     result = calibration.compute()
     if examples is None:
         return Evaluation(result, None)
     intervals = {}
     if replicates and count >= FEWEST_RESAMPLED:
-        intervals = bootstrap(examples, replicates=replicates, bins=bins)
+        intervals = bootstrap(examples, replicates=replicates, bins=bins, groups=in_groups)
         points = {name: one.estimate for name, one in intervals.items()}
-        if groups is not None:
+        if groups is not None and count >= FEWEST_PER_CLASS * predictions.classes:
             intervals["classwise_ece"] = groups.interval(replicates=replicates)
     else:
         points = point_estimates(examples, bins)
-    consistency = consistency_test(examples, replicates=replicates, bins=bins) if replicates else None
+    is_tested = replicates and not in_groups
+    consistency = consistency_test(examples, replicates=replicates, bins=bins) if is_tested else None
     return Evaluation(result, examples, intervals, consistency, points)
 
 

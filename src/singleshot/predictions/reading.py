@@ -61,6 +61,11 @@ def read_predictions(
     return Predictions(path, source, labels_are)
 
 
+def is_predictions(path: Path) -> bool:
+    """Whether this names a file of predictions, be it there or not, and no folder, which may be a run."""
+    return not path.is_dir() and (path.is_file() or path.name.lower().endswith(FORMATS))
+
+
 def check_file(path: Path) -> None:
     """Refuse what is not there, is no file, or has nothing in it."""
     if not path.exists():

@@ -109,6 +109,8 @@ def _signed(value: float) -> str:
 def verdict(result: CalibrationResult) -> str:
     """Whether confidence is too high or too low, on average and in points of a hundred."""
     gap = result.mean_confidence - result.accuracy
+    if abs(gap) < 0.0005:
+        return "On average neither over- nor underconfident."
     direction = "overconfident" if gap > 0 else "underconfident"
     return f"On average {direction} by {abs(gap) * 100:.1f} points."
 
