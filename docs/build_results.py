@@ -9,28 +9,33 @@ marks is made anew; the sentences around them are written by hand.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
+from singleshot.checks import check_choice
+from singleshot.experiments.estimate import Estimate
 from singleshot.experiments.figures import save_figure
-from singleshot.experiments.measurements import versus
+from singleshot.experiments.measurements import ORACLE, OVER_BETA, values_by_beta, versus
+from singleshot.experiments.plan import CI, EXHIBITS
 from singleshot.experiments.published import METRICS
 from singleshot.experiments.scales import base_recipe
 from singleshot.experiments.store import ResultStore
 from singleshot.experiments.table_formats import as_markdown
 from singleshot.experiments.tables import build_table
 from singleshot.files import write_text
+from singleshot.models import list_models
 from singleshot.training.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS, IMAGES = ROOT / "results" / "runs", ROOT / "docs" / "images"
 PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
 SEEDS = 3
-MARK = re.compile(r"(<!-- results: ([\w ]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+START, END = "<!-- results: ", "<!-- end of results -->"
+MARKED = re.compile(rf"({START}([^\n]*) -->\n)(.*?)({END})", re.DOTALL)
 AGAINST = {
     "baseline": "baseline",
     "passes": "cross-entropy, T = 5",
-    "ci_0.1": "CI, β = 0.1",
+    OVER_BETA: "CI, mean over β",
+    ORACLE: r"CI\[Oracle\]",
     "smoothing": "label smoothing (chosen ε)",
     "focal": "focal, γ = 3",
     "ts_case1": "temperature scaling, case 1",
@@ -38,72 +43,89 @@ AGAINST = {
 }
 
 
-def page_with_results(page: str, store: ResultStore) -> str:
-    """The page with everything between its marks made from the stored results; figures are only referred to."""
-    return MARK.sub(lambda found: f"{found[1]}{_made(found[2].split(), store)}\n{found[3]}", page)
+def page_with_results(page: str, store: ResultStore, folder: Path) -> str:
+    """The page with everything between its marks made from the stored results.
+
+    Args:
+        page: its text.
+        store: the finished runs.
+        folder: where the page lies: figures are only referred to from there, `draw` makes them.
+    """
+    _check_marks(page)
+    return MARKED.sub(lambda found: f"{found[1]}{_made(found[2], store, folder)}\n{found[4]}", page)
 
 
-def _made(words: list[str], store: ResultStore) -> str:
-    makers: dict[str, Callable[..., str]] = {"table": _table, "versus": _versus, "figure": _figure}
-    return makers[words[0]](*words[1:], store=store)
+def draw(page: str, store: ResultStore) -> None:
+    """Draw every figure that the page refers to; what has no runs any more has no picture either."""
+    _check_marks(page)
+    for found in MARKED.finditer(page):
+        match found[2].split():
+            case ["figure", number, dataset, *models]:
+                bases, picture = [_base(dataset, model) for model in models], _picture(number, dataset, *models)
+                try:
+                    save_figure(f"fig{number}", bases, SEEDS, store, picture)
+                except ValueError as error:  # nothing to draw yet
+                    print(error)
+                    picture.unlink(missing_ok=True)
 
 
-def _table(number: str, dataset: str, model: str, *, store: ResultStore) -> str:
-    return as_markdown(build_table(f"table{number}", _base(dataset, model), SEEDS, store))
+def _check_marks(page: str) -> None:
+    """A mark without its end would swallow what stands behind it."""
+    within = [found[3] for found in MARKED.finditer(page)]
+    if not page.count(START) == page.count(END) == len(within) or any(START in text for text in within):
+        raise ValueError(f"every '{START}… -->' needs its own '{END}' below it, and the other way round")
 
 
-def _versus(method: str, dataset: str, model: str, *, store: ResultStore) -> str:
+def _made(mark: str, store: ResultStore, folder: Path) -> str:
+    match mark.split():
+        case ["table", number, dataset, model]:
+            return as_markdown(build_table(f"table{number}", _base(dataset, model), SEEDS, store))
+        case ["versus", method, dataset, model]:
+            return _versus(method, _base(dataset, model), store)
+        case ["figure", number, dataset, model, *models]:
+            return _figure(number, dataset, _picture(number, dataset, model, *models), folder)
+    raise ValueError(
+        f"no mark is {mark!r}; there are 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL' and "
+        "'figure NUMBER DATA MODEL MODEL...'"
+    )
+
+
+def _versus(method: str, base: Recipe, store: ResultStore) -> str:
     """How much better or worse a method is than each other one: mean difference and 95 % interval over seeds."""
     lines = [
         "| against | acc. % | ECE | MCE | NLL | Brier | seeds |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
+    tried = len(values_by_beta(base, SEEDS, store))
     for name, title in AGAINST.items():
-        differences = versus(_base(dataset, model), method, name, SEEDS, store)
-        if not differences:
-            continue
-        cells = []
-        for metric in METRICS:
-            one, scale, digits = (
-                differences[metric],
-                100 if metric == "accuracy" else 1,
-                2 if metric == "accuracy" else 3,
-            )
-            interval = one.interval()
-            range_ = (
-                "" if interval is None else f" [{scale * interval[0]:+.{digits}f}, {scale * interval[1]:+.{digits}f}]"
-            )
-            cells.append(f"{scale * one.mean:+.{digits}f}{range_}")
-        lines.append(f"| {title} | {' | '.join(cells)} | {differences['ece'].seeds} |")
+        differences = versus(base, method, name, SEEDS, store)
+        if differences:
+            partly = f" ({tried} of {len(CI)} β)" if name in (OVER_BETA, ORACLE) and tried < len(CI) else ""
+            cells = [_difference(metric, differences[metric]) for metric in METRICS]
+            lines.append(f"| {title}{partly} | {' | '.join(cells)} | {differences['ece'].seeds} |")
     return "\n".join(lines)
 
 
-def _figure(number: str, dataset: str, *models: str, store: ResultStore) -> str:
-    del models, store  # the picture itself is drawn by `draw`
-    picture = _picture(number, dataset)
+def _difference(metric: str, difference: Estimate) -> str:
+    """With its sign and its interval, accuracy in percentage points."""
+    scale, digits = (100, 2) if metric == "accuracy" else (1, 3)
+    mean, *ends = (f"{scale * value:+.{digits}f}" for value in (difference.mean, *(difference.interval() or ())))
+    return f"{mean} [{', '.join(ends)}]" if ends else mean
+
+
+def _figure(number: str, dataset: str, picture: Path, folder: Path) -> str:
     if not picture.exists():
         return f"*Figure {number} waits for its runs.*"
-    return f"![Figure {number} of the paper, measured on {dataset}](images/{picture.name})"
+    return f"![Figure {number} of the paper, measured on {dataset}]({picture.relative_to(folder).as_posix()})"
 
 
-def draw(page: str, store: ResultStore) -> None:
-    """Draw every figure that the page refers to."""
-    for found in MARK.finditer(page):
-        kind, *words = found[2].split()
-        if kind == "figure":
-            number, dataset, *models = words
-            bases = [_base(dataset, model) for model in models]
-            try:
-                save_figure(f"fig{number}", bases, SEEDS, store, _picture(number, dataset))
-            except ValueError as error:  # nothing to draw yet
-                print(error)
-
-
-def _picture(number: str, dataset: str) -> Path:
-    return IMAGES / f"fig{number}-{dataset}.png"
+def _picture(number: str, dataset: str, *models: str) -> Path:
+    check_choice("exhibit", f"fig{number}", tuple(EXHIBITS))
+    return IMAGES / f"fig{number}-{'-'.join((dataset, *models))}.png"
 
 
 def _base(dataset: str, model: str) -> Recipe:
+    check_choice("model", model, tuple(list_models()))
     return base_recipe("small", dataset=dataset, model=model)
 
 
@@ -115,7 +137,7 @@ def main() -> None:
     for path in PAGES:
         page = path.read_text(encoding="utf-8")
         draw(page, store)
-        write_text(path, page_with_results(page, store))
+        write_text(path, page_with_results(page, store, path.parent))
 
 
 if __name__ == "__main__":

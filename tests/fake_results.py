@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
 from torch import Tensor
 
-from singleshot.experiments.job import Job
+from singleshot.experiments.estimate import Estimate
+from singleshot.experiments.job import Job, job_of
+from singleshot.experiments.methods import EPSILONS
+from singleshot.experiments.plan import EXHIBITS
 from singleshot.experiments.result import Rescaled, Result
+from singleshot.experiments.scales import base_recipe
+from singleshot.experiments.store import ResultStore
+from singleshot.experiments.table_rows import Row
+from singleshot.experiments.tables import Table, build_table
 from singleshot.metrics import Calibration, VarianceHistogram
+from singleshot.training.recipe import Recipe
 
 TEMPERATURE = 2.0
 
@@ -43,3 +57,148 @@ def calibrated(logits: Tensor, labels: Tensor) -> Calibration:
     calibration = Calibration(bins=20)
     calibration.update(logits=logits, labels=labels)
     return calibration
+
+
+def store_of(*results: Result) -> ResultStore:
+    """A store that lies nowhere."""
+    return ResultStore(Path("unused"), {result.job.key: result for result in results})
+
+
+# For tables: forty examples with one confidence, whose metrics can be written out.
+
+SEEDS = 3
+BASE = base_recipe("small", dataset="cifar100", model="resnet18")
+DATA = {"train": 50_000, "test": 10_000, "classes": 100}
+
+
+def forty(confidence: float, right: int) -> Calibration:
+    """Forty examples of two classes, this many of them right, all with one confidence: ECE and the rest are known."""
+    state = Calibration(bins=20)
+    labels = (torch.arange(40) >= right).long()
+    state.update(probs=torch.tensor([[confidence, 1 - confidence]], dtype=torch.float64).repeat(40, 1), labels=labels)
+    return state
+
+
+def expected(confidence: float, right: int) -> dict[str, float]:
+    """The metrics of such examples, written out."""
+    accuracy = right / 40
+    gap = abs(confidence - accuracy)
+    nll = -accuracy * np.log(confidence) - (1 - accuracy) * np.log(1 - confidence)
+    brier = 2 * (accuracy * (1 - confidence) ** 2 + (1 - accuracy) * confidence**2)
+    return {"accuracy": accuracy, "ece": gap, "mce": gap, "nll": float(nll), "brier": float(brier)}
+
+
+def drawn(method: str, seed: int) -> tuple[float, int]:
+    """Confidence and right answers of a run, different for each."""
+    rng = np.random.default_rng([*method.encode(), seed])
+    return float(rng.uniform(0.55, 0.95)), int(rng.integers(22, 38))
+
+
+def of_runs(method: str, metric: str, seeds: int = SEEDS) -> np.ndarray:
+    """A metric of a method's runs, by seed."""
+    return np.array([expected(*drawn(method, seed))[metric] for seed in range(seeds)])
+
+
+def fake(
+    base: Recipe,
+    method: str,
+    seed: int,
+    *,
+    cpu_seconds: float | None = -1.0,
+    device: str = "cpu",
+    bounded: bool = False,
+    best_validation: bool = False,
+) -> Result:
+    """A run of a method; each pass takes 10 s of the processor and one more for each seed, unless told otherwise."""
+    confidence, right = drawn(method, seed)
+    job = job_of(base, method, seed)
+    held_out = job.recipe.validation > 0
+    splits = {"test": forty(confidence, right)}
+    if held_out:
+        splits["validation"] = forty(0.999, 40) if best_validation else forty(*drawn(f"{method} validation", seed))
+    return Result(
+        job=job,
+        seconds=100.0,
+        cpu_seconds=(10.0 + seed) * job.recipe.passes if cpu_seconds == -1.0 else cpu_seconds,
+        device=device,
+        environment={"machine": "x", "cores": 2, "revision": "abc", "singleshot": "1", "torch": "2"},
+        data=dict(DATA),
+        splits=splits,
+        rescaled=Rescaled("validation" if held_out else "train", 1.5, bounded, forty(0.6, right)),
+        variance=None,
+    )
+
+
+@cache
+def full_store(exhibit: str, seeds: int = SEEDS) -> ResultStore:
+    """Every run of an exhibit, the four that choose the label smoothing included."""
+    selection = [f"held_out_smoothing_{epsilon:g}" for epsilon in EPSILONS]
+    smoothing = [f"smoothing_{epsilon:g}" for epsilon in EPSILONS]
+    methods = [name for name in EXHIBITS[exhibit] if name != "smoothing"] + selection + smoothing
+    return store_of(*(fake(BASE, method, seed) for method in methods for seed in range(seeds)))
+
+
+@cache
+def full_table(exhibit: str) -> Table:
+    """The table of all these runs."""
+    return build_table(exhibit, BASE, SEEDS, full_store(exhibit))
+
+
+def row_of(table: Table, method: str) -> Row:
+    """The row of this method."""
+    return next(row for row in table.rows if row.method == method)
+
+
+def measured(row: Row, metric: str) -> Estimate:
+    """What must have been measured."""
+    estimate = row.cells[metric].measured
+    assert estimate is not None
+    return estimate
+
+
+# For figures: logits that are more or less sharp than calibrated ones.
+
+FIGURES = ("fig1", "fig2", "fig4", "fig5")
+DRAWN = tuple(dict.fromkeys(method for figure in FIGURES for method in EXHIBITS[figure]))
+RESNET = Recipe(dataset="digits", model="resnet18", epochs=3)
+VGG = Recipe(dataset="digits", model="vgg16", epochs=3)
+EXAMPLES, CLASSES = 300, 4
+SHARPNESS = {  # 1 is calibrated: ci_0.01 is the oracle's choice
+    "baseline": 3.0,
+    "ci_1": 0.2,
+    "ci_0.1": 0.5,
+    "ci_0.01": 1.0,
+    "ci_0.001": 1.8,
+    "ci_0.0001": 2.5,
+    "vwci": 1.2,
+}
+
+
+def predictions(base: Recipe, method: str, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits, labels and stochastic passes of a run."""
+    method = "vwci" if method == "vwci_T5" else method  # five passes are the default: both are the same run
+    generator = torch.Generator().manual_seed(1000 * len(base.model) + 10 * DRAWN.index(method) + seed)
+    normal = {"generator": generator, "dtype": torch.float64}
+    true = 2 * torch.randn(EXAMPLES, CLASSES, **normal)  # type: ignore[call-overload]
+    labels = torch.multinomial(true.softmax(1), 1, generator=generator).squeeze(1)
+    noise = torch.randn(5, EXAMPLES, CLASSES, **normal)  # type: ignore[call-overload]
+    return SHARPNESS.get(method, 1.5) * true, labels, true + noise
+
+
+def drawn_store(
+    bases: Sequence[Recipe] = (RESNET, VGG), methods: Sequence[str] = DRAWN, seeds: int = SEEDS
+) -> ResultStore:
+    """These runs, in a store of one's own."""
+    return store_of(*(_drawn_run(base, method, seed) for base in bases for method in methods for seed in range(seeds)))
+
+
+@cache
+def _drawn_run(base: Recipe, method: str, seed: int) -> Result:
+    logits, labels, passes = predictions(base, method, seed)
+    return fake_result(job_of(base, method, seed), logits=logits, labels=labels, passes=passes)
+
+
+def without(store: ResultStore, base: Recipe, method: str, *seeds: int) -> None:
+    """Take runs away."""
+    for seed in seeds:
+        del store.results[job_of(base, method, seed).key]

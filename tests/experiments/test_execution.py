@@ -29,7 +29,9 @@ BASE = replace(
 
 def numbers(result: Result) -> dict[str, object]:
     """Everything but when and where it was made."""
-    return {name: value for name, value in result.to_dict().items() if name not in ("seconds", "cpu_seconds", "environment")}
+    return {
+        name: value for name, value in result.to_dict().items() if name not in ("seconds", "cpu_seconds", "environment")
+    }
 
 
 def test_a_result_is_what_the_run_gives_by_hand(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import torch
 
+from fake_results import fake_result
 from singleshot.experiments.engines import GridWatcher, Outcome
 from singleshot.experiments.grid import run_grid
 from singleshot.experiments.job import Job, job_of
 from singleshot.experiments.methods import EPSILONS
 from singleshot.experiments.plan import Grid, selection_jobs
-from singleshot.experiments.result import Rescaled, Result
+from singleshot.experiments.result import Result
 from singleshot.experiments.store import ResultStore
-from singleshot.metrics import Calibration
 from small_grids import Listener, tiny
 
 BASE = tiny()
@@ -38,11 +38,8 @@ class PretendedEngine:
 
 
 def pretended(job: Job) -> Result:
-    confidence = 0.9 if job.recipe.epsilon == BEST else 0.6
-    calibration = Calibration(bins=20)
-    calibration.update(probs=torch.tensor([[confidence, 1 - confidence]]), labels=torch.tensor([0]))
-    splits = {"test": calibration, **({"validation": calibration} if job.recipe.validation else {})}
-    return Result(job, 1.0, {}, splits, Rescaled("train", 1.0, calibration), None)
+    sharpness = 2.0 if job.recipe.epsilon == BEST else 0.4
+    return fake_result(job, logits=torch.tensor([[sharpness, 0.0]]), labels=torch.tensor([0]))
 
 
 def test_runs_that_depend_on_others_come_after_them(tmp_path: Path) -> None:

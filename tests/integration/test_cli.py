@@ -111,6 +111,12 @@ def test_quickstart_is_interrupted_continued_and_restarted(tmp_path: Path) -> No
     runs = json.loads(results.read_text())["runs"]
     assert len(runs) == 12
     assert all(run in runs for run in kept)
+    assert "The page:     quickstart/report.html" in continued.stdout
+    page = (tmp_path / "quickstart" / "report.html").read_text(encoding="utf-8")
+    assert (
+        "1,798 examples, 10 classes, logits; 95 % intervals from 1,000 resamples, too narrow: the same images" in page
+    )
+    assert len(list((tmp_path / "quickstart" / "predictions").rglob("*.npz"))) == 3 * 6  # two seeds, and both pooled
 
     as_json = singleshot("quickstart", "--seeds", "2", "--json", cwd=tmp_path)
     numbers = json.loads(as_json.stdout)
@@ -119,6 +125,11 @@ def test_quickstart_is_interrupted_continued_and_restarted(tmp_path: Path) -> No
         assert method["metrics"]["ece"]["seeds"] == 2
         assert 0 < method["metrics"]["ece"]["mean"] < 1
         assert method["pooled"]["count"] == 2 * 899
+
+    (tmp_path / "quickstart" / "predictions" / "seed-1" / "vwci.npz").unlink()  # as results of earlier versions have it
+    without = singleshot("quickstart", "--seeds", "2", cwd=tmp_path)
+    assert without.returncode == 0, without.stderr
+    assert "No page:      the predictions of some runs were not kept; --restart" in without.stdout
 
     results.write_text("{")
     refused = singleshot("quickstart", "--seeds", "2", cwd=tmp_path)

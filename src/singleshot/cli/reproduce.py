@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -150,12 +151,13 @@ def _check_data(grids: list[Grid], store: ResultStore, engine: Engine) -> None:
 
 def _print(made: Exhibition, output: Path, table_format: TableFormat, as_json: bool) -> None:
     from singleshot.cli.grid_display import say
-    from singleshot.experiments.table_formats import FORMATS
+    from singleshot.experiments.table_formats import formatted
 
     if as_json:
         print(json.dumps(made.numbers, indent=2))
     elif made.tables:
-        print("\n\n".join(FORMATS[table_format](table) for table in made.tables.values()))
+        width = shutil.get_terminal_size((120, 24)).columns
+        print("\n\n".join(formatted(table, table_format, width=width) for table in made.tables.values()))
     for reason in made.missing:
         say(f"Not drawn: {reason}")
     folders = {"tables": bool(made.tables), "figures": bool(made.figures), "results": True}

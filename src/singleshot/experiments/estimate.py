@@ -48,3 +48,12 @@ class Estimate:
 def sample_deviation(values: Sequence[float]) -> float | None:
     """The sample's standard deviation; one value has none, nor have values of which one is infinite."""
     return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
+
+
+def seeds_text(found: int, wanted: int) -> str:
+    """How many seeds are behind a number, and how many should be if that is not the same.
+
+    >>> seeds_text(3, 3), seeds_text(2, 3)
+    ('3', '2 of 3')
+    """
+    return str(found) if found == wanted else f"{found} of {wanted}"

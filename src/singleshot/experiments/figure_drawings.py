@@ -13,7 +13,7 @@ from singleshot.report.palette import BLUE, FRACTION_TICKS, GREY, SKY, line_styl
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
 WIDTH = 9.0
 """Inches: three panels side by side, readable on a page."""
@@ -25,8 +25,11 @@ STYLES = dict(zip(_CURVES, line_styles(len(_CURVES)), strict=True))
 
 def draw_reliability(settings: Sequence[Setting]) -> Figure:
     """Fig. 1: reliability diagrams of the baseline, the best CI and VWCI, the predictions of all seeds together."""
-    figure = _new_figure(height=4.2 * len(settings) + 0.6)
-    for setting, axes in _rows(figure, settings, columns=3):
+    heights = (4.4 * len(settings), 0.6)
+    figure = _new_figure(height=sum(heights))
+    # A part of its own for the legend: an "outside" one is laid over the panels of subfigures.
+    panels, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+    for setting, axes in _rows(panels, settings, columns=3):
         for ax, (title, runs) in zip(axes, compared(setting).items(), strict=True):
             if runs is None:
                 _leave_empty(ax, title)
@@ -35,7 +38,7 @@ def draw_reliability(settings: Sequence[Setting]) -> Figure:
             reliability_diagram(runs.pooled(), ax=ax, title=f"{title}\nECE {runs.ece} ({runs.seeds})", level=None)
             legend = ax.get_legend_handles_labels()
     note = "above a diagram: mean ± standard error over seeds; inside: all seeds together"
-    figure.legend(*legend, loc="outside lower center", ncols=3, title=note, title_fontsize="small", **_PLAIN)
+    below.legend(*legend, loc="center", ncols=3, title=note, title_fontsize="small", **_PLAIN)
     return figure
 
 
@@ -52,24 +55,23 @@ def draw_variance(settings: Sequence[Setting]) -> Figure:
 
 
 def draw_passes(settings: Sequence[Setting]) -> Figure:
-    """Fig. 4: ECE of VWCI against the passes in training, one panel for each data set, beside the baseline's."""
-    datasets = list(dict.fromkeys(setting.dataset for setting in settings))
-    figure = _new_figure(width=4.5 * len(datasets), height=3.0 + 0.4 * len(settings) / len(datasets))
-    for ax, dataset in zip(figure.subplots(1, len(datasets), squeeze=False)[0], datasets, strict=True):
-        own = [setting for setting in settings if setting.dataset == dataset]
-        curves = {f"{setting.model}, VWCI": passes_eces(setting) for setting in own}
-        ece_against_passes(curves, ax=ax, title=f"{dataset}: mean ± standard error ({_seeds(own)})")
-        highest = ax.dataLim.y1
-        for setting, style in zip(own, line_styles(len(own)), strict=True):
-            baseline = setting.runs.get("baseline")
-            if baseline is not None:
-                # Colours alone would not tell lines apart in print: hollow markers at both ends do.
-                look = {**style, "linestyle": "--", "linewidth": 1.0, "markerfacecolor": "white", "clip_on": False}
-                name = f"{setting.model}, baseline: {baseline.ece} ({baseline.seeds})"
-                ax.axhline(baseline.ece.mean, label=name, **look)
-                highest = max(highest, baseline.ece.mean)
-        ax.set_ylim(0, 1.08 * highest or 1.0)
-        _legend_below(ax)
+    """Fig. 4: ECE of VWCI against the passes in training, a curve for each network, beside the baseline's."""
+    figure = _new_figure(width=5.5, height=3.0 + 0.5 * len(settings))
+    ax = figure.subplots()
+    curves = {f"{setting.name}, VWCI": passes_eces(setting) for setting in settings}
+    ece_against_passes(curves, ax=ax, title=f"mean ± standard error ({_seeds(settings)})")
+    highest = ax.dataLim.y1
+    for setting, style in zip(settings, line_styles(len(settings)), strict=True):
+        baseline = setting.runs.get("baseline")
+        if baseline is not None:
+            # Colours alone would not tell lines apart in print: hollow markers at both ends do.
+            look = {**style, "linestyle": "--", "linewidth": 1.0, "markerfacecolor": "white", "clip_on": False}
+            name = f"{setting.name}, baseline: {baseline.ece} ({baseline.seeds})"
+            ax.axhline(baseline.ece.mean, label=name, **look)
+            highest = max(highest, baseline.ece.mean)
+    ax.set_ylim(0, 1.08 * highest or 1.0)
+    ax.yaxis.set_major_formatter("{x:.3f}")  # labels that grow after the layout is made would push their axis out
+    _legend_below(ax)
     return figure
 
 
@@ -91,7 +93,11 @@ def _new_figure(*, width: float = WIDTH, height: float) -> Figure:
 
 
 def _rows(
-    figure: Figure, settings: Sequence[Setting], *, columns: int, note: Callable[[Setting], str] = lambda setting: ""
+    figure: FigureBase,
+    settings: Sequence[Setting],
+    *,
+    columns: int,
+    note: Callable[[Setting], str] = lambda setting: "",
 ) -> Iterator[tuple[Setting, list[Axes]]]:
     """Each setting with the axes of its row, under its name and a note."""
     for setting, row in zip(settings, figure.subfigures(len(settings), 1, squeeze=False)[:, 0], strict=True):
@@ -113,7 +119,7 @@ def _seeds(settings: Sequence[Setting]) -> str:
 
 def _leave_empty(ax: Axes, title: str) -> None:
     ax.set_axis_off()
-    ax.text(0.5, 0.5, f"{title}:\nno run yet", transform=ax.transAxes, ha="center", va="center", color=GREY)
+    ax.text(0.5, 0.5, f"{title}:\nnot there yet", transform=ax.transAxes, ha="center", va="center", color=GREY)
 
 
 def _legend_below(ax: Axes, columns: int = 1) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from singleshot.experiments.estimate import Estimate
+from singleshot.experiments.estimate import Estimate, seeds_text
 from singleshot.experiments.job import job_of
+from singleshot.experiments.measurements import ORACLE, best_beta, on_common_seeds
 from singleshot.experiments.methods import PASSES, method_of
 from singleshot.experiments.plan import CI
 from singleshot.experiments.result import Result
@@ -18,8 +19,6 @@ from singleshot.metrics import Calibration, CalibrationResult, VarianceHistogram
 from singleshot.metrics.variance_histogram import VarianceBins
 from singleshot.report.passes import ece_by_passes
 from singleshot.training.recipe import Recipe
-
-ORACLE = "ci_oracle"
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Runs:
     @property
     def seeds(self) -> str:
         """How many seeds there are, and of how many where some are missing."""
-        return seeds_text(len(self.results), self.asked)
+        return f"{seeds_text(len(self.results), self.asked)} seed{'s' if self.asked > 1 else ''}"
 
     @property
     def eces(self) -> list[float]:
@@ -95,22 +94,19 @@ def setting_of(base: Recipe, methods: tuple[str, ...], seeds: int, store: Result
     return Setting(Path(base.dataset).name, base.model, found)
 
 
-def seeds_text(found: int, asked: int) -> str:
-    """How many seeds stand behind a number.
-
-    >>> seeds_text(1, 1), seeds_text(2, 3)
-    ('1 seed', '2 of 3 seeds')
-    """
-    return f"{found if found == asked else f'{found} of {asked}'} seed{'s' if asked > 1 else ''}"
-
-
 def oracle(runs: Mapping[str, Runs]) -> Runs | None:
-    """CI with the strength whose mean ECE on the test images is least: no one can choose it so in advance."""
-    return min((runs[method] for method in CI if method in runs), key=lambda found: found.ece.mean, default=None)
+    """CI with the strength whose mean ECE on the test images is least: no one can choose it so in advance.
+
+    As in the tables, on the seeds that all strengths have; None without any.
+    """
+    results = {beta: {one.job.recipe.seed: one for one in runs[beta].results} for beta in CI if beta in runs}
+    common = on_common_seeds(results)
+    best = best_beta({beta: {seed: one.metrics() for seed, one in own.items()} for beta, own in common.items()}, "ece")
+    return None if best is None else replace(runs[best], results=tuple(common[best].values()))
 
 
 def compared(setting: Setting) -> dict[str, Runs | None]:
-    """The three losses that the paper sets side by side, by title; None where there is no run."""
+    """The three losses that the paper sets side by side, by title; None where there is nothing to show."""
     best = oracle(setting.runs)
     strength = "" if best is None else best.title.removeprefix("CI")  # ", β = ..."
     tried = sum(method in setting.runs for method in CI)

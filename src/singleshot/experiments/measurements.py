@@ -1,42 +1,78 @@
-"""What the runs of a method measured, seed by seed, and by how much two methods differ on the seeds both have."""
+"""What the runs of a method measured, seed by seed, and how two methods compare on the seeds both have."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from statistics import fmean
+from typing import TypeVar
+
 from singleshot.experiments.estimate import Estimate
 from singleshot.experiments.job import job_of
-from singleshot.experiments.plan import CHOSEN_SMOOTHING, chosen_smoothing
+from singleshot.experiments.plan import CHOSEN_SMOOTHING, CI, chosen_smoothing
 from singleshot.experiments.published import METRICS
 from singleshot.experiments.result import Result
 from singleshot.experiments.store import ResultStore
 from singleshot.training.recipe import Recipe
 
-SECONDS = "train_seconds"
-TEMPERATURE_SCALING = {"ts_case1": ("baseline", "train"), "ts_case2": ("held_out_baseline", "validation")}
-"""Rows that train nothing new: whose runs they rescale, and on which images the temperature must have been fitted."""
+SECONDS = "cpu_seconds"
+OVER_BETA = "ci"
+"""CI of every strength together: the mean over β."""
+ORACLE = "ci_oracle"
+"""CI of the best strength, found by looking at the test images."""
+BETTER = {metric: max if metric == "accuracy" else min for metric in METRICS}
+"""Which of several values is the best one."""
+TEMPERATURE_SCALING = {"ts_case1": "baseline", "ts_case2": "held_out_baseline"}
+"""Rows that train nothing new, and whose runs they rescale: by all of their images, or by those that were held out."""
 
 Measured = dict[int, dict[str, float]]
-"""By seed: every metric on the test images, and the seconds of training."""
+"""By seed: every metric on the test images, and the processor seconds of training where they are known."""
+T = TypeVar("T")
 
 
 def values_by_seed(base: Recipe, method: str, seeds: int, store: ResultStore) -> Measured:
     """What is there of a method's first ``seeds`` runs.
 
-    ``method`` is a name of `methods.METHODS`, ``ts_case1`` or ``ts_case2`` for temperature scaling, or ``smoothing``
-    for the label smoothing that held-out images chose.
+    ``method`` is a name of `methods.METHODS`, ``ts_case1`` or ``ts_case2`` for temperature scaling, ``smoothing`` for
+    the label smoothing that held-out images chose, or ``ci`` or ``ci_oracle`` for what the strengths of CI say
+    together, on the seeds that all of them have.
     """
-    trained, fitted_on = TEMPERATURE_SCALING.get(method, (method, None))
-    if trained == CHOSEN_SMOOTHING:
-        chosen = chosen_smoothing(base, store)
-        if chosen is None:
-            return {}
-        trained = chosen
-    keys = {seed: job_of(base, trained, seed).key for seed in range(seeds)}
-    results = {seed: store.results[key] for seed, key in keys.items() if key in store.results}
-    return {
-        seed: _values(result, store, rescaled=fitted_on is not None)
-        for seed, result in results.items()
-        if fitted_on in (None, result.rescaled.fitted_on)
-    }
+    if method == OVER_BETA:
+        return _over_beta(values_by_beta(base, seeds, store))
+    if method == ORACLE:
+        return _oracle(values_by_beta(base, seeds, store))
+    rescaled = method in TEMPERATURE_SCALING
+    return {seed: _values(run, store, rescaled) for seed, run in runs_by_seed(base, method, seeds, store).items()}
+
+
+def runs_by_seed(base: Recipe, method: str, seeds: int, store: ResultStore) -> dict[int, Result]:
+    """The finished runs behind a method."""
+    trained = chosen_smoothing(base, store) if method == CHOSEN_SMOOTHING else TEMPERATURE_SCALING.get(method, method)
+    if trained is None:
+        return {}
+    jobs = {seed: job_of(base, trained, seed) for seed in range(seeds)}
+    return {seed: store[job] for seed, job in jobs.items() if job in store}
+
+
+def values_by_beta(base: Recipe, seeds: int, store: ResultStore) -> dict[str, Measured]:
+    """Of each strength of CI that has a run: what it measured on the seeds that all of these have."""
+    found = {beta: values_by_seed(base, beta, seeds, store) for beta in CI}
+    return on_common_seeds({beta: values for beta, values in found.items() if values})
+
+
+def on_common_seeds(by_method: Mapping[str, Mapping[int, T]]) -> dict[str, dict[int, T]]:
+    """What all methods have of the same seeds: no one looks better for a seed that only others found hard.
+
+    >>> on_common_seeds({"ci_1": {0: "a", 1: "b"}, "ci_0.1": {1: "c"}})
+    {'ci_1': {1: 'b'}, 'ci_0.1': {1: 'c'}}
+    """
+    common = sorted(set.intersection(*map(set, by_method.values()))) if by_method else []
+    return {method: {seed: values[seed] for seed in common} for method, values in by_method.items()}
+
+
+def best_beta(by_beta: Mapping[str, Measured], metric: str) -> str | None:
+    """The strength with the best mean over seeds, all of which every strength has; None without any."""
+    means = {beta: fmean(run[metric] for run in values.values()) for beta, values in by_beta.items() if values}
+    return BETTER[metric](means, key=means.__getitem__, default=None)
 
 
 def versus(base: Recipe, method: str, against: str, seeds: int, store: ResultStore) -> dict[str, Estimate]:
@@ -45,22 +81,54 @@ def versus(base: Recipe, method: str, against: str, seeds: int, store: ResultSto
     Runs with the same seed share their images and first weights, so that what these do to both cancels. Only seeds
     that both have count, and there is no metric without any. `Estimate.interval` says what chance allows.
     """
-    first, second = (values_by_seed(base, name, seeds, store) for name in (method, against))
-    common = sorted(first.keys() & second.keys())
-    if not common:
-        return {}
-    return {metric: Estimate.of([first[seed][metric] - second[seed][metric] for seed in common]) for metric in METRICS}
+    pairs = _pairs(base, method, against, seeds, store)
+    return {metric: Estimate.of([one[metric] - other[metric] for one, other in pairs]) for metric in METRICS if pairs}
 
 
-def _values(result: Result, store: ResultStore, *, rescaled: bool) -> dict[str, float]:
+def time_ratio(base: Recipe, method: str, seeds: int, store: ResultStore) -> Estimate | None:
+    """How many times the baseline's processor time a run takes, on the seeds of which both are known."""
+    pairs = _pairs(base, method, "baseline", seeds, store)
+    ratios = [one[SECONDS] / other[SECONDS] for one, other in pairs if SECONDS in one and SECONDS in other]
+    return Estimate.of(ratios) if ratios else None
+
+
+def _pairs(
+    base: Recipe, method: str, against: str, seeds: int, store: ResultStore
+) -> list[tuple[dict[str, float], dict[str, float]]]:
+    one, other = (values_by_seed(base, name, seeds, store) for name in (method, against))
+    return [(one[seed], other[seed]) for seed in sorted(one.keys() & other.keys())]
+
+
+def _over_beta(by_beta: Mapping[str, Measured]) -> Measured:
+    """Of each seed the mean over β; of the time, too, if it is known of all."""
+    seeds = next(iter(by_beta.values()), {})
+    by_seed = {seed: [values[seed] for values in by_beta.values()] for seed in seeds}
+    return {
+        seed: {name: fmean(run[name] for run in runs) for name in runs[0] if all(name in run for run in runs)}
+        for seed, runs in by_seed.items()
+    }
+
+
+def _oracle(by_beta: Mapping[str, Measured]) -> Measured:
+    """Of each metric what its best β measured; it has no training time, since it needs every run."""
+    best = {metric: by_beta[beta] for metric in METRICS if (beta := best_beta(by_beta, metric)) is not None}
+    seeds = next(iter(best.values()), {})
+    return {seed: {metric: values[seed][metric] for metric, values in best.items()} for seed in seeds}
+
+
+def _values(result: Result, store: ResultStore, rescaled: bool) -> dict[str, float]:
     calibration = result.rescaled.calibration if rescaled else result.test
     metrics = calibration.compute().metrics()
-    return {**{name: metrics[name] for name in METRICS}, **_seconds(result, store)}
+    seconds = _seconds(result, store)
+    return {**{name: metrics[name] for name in METRICS}, **({} if seconds is None else {SECONDS: seconds})}
 
 
-def _seconds(result: Result, store: ResultStore) -> dict[str, float]:
+def _seconds(result: Result, store: ResultStore) -> float | None:
     """The training time, with that of the run it starts from; unknown while that one is missing."""
+    # Where another device computes, the processor only waits, and its time says nothing.
+    own = result.cpu_seconds if result.device == "cpu" else None
     first = result.job.first
-    if first is None:
-        return {SECONDS: result.seconds}
-    return {SECONDS: result.seconds + store[first].seconds} if first in store else {}
+    if first is None or own is None:
+        return own
+    before = _seconds(store[first], store) if first in store else None
+    return None if before is None else own + before

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from statistics import fmean, stdev
 
+from singleshot.experiments.measurements import BETTER, ORACLE, OVER_BETA
 from singleshot.experiments.plan import CI
 from singleshot.experiments.published import METRICS, PublishedRow, published
-from singleshot.experiments.table_rows import BETTER, ORACLE, OVER_BETA
 
 _SUPPLEMENT = ("A", "B")
 """Every network of the paper with every β: A on one data set, B on the other."""

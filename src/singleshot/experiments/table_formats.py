@@ -8,11 +8,11 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 
-from singleshot.experiments.measurements import SECONDS
 from singleshot.experiments.table_layout import HEADINGS, Line, layout
 from singleshot.experiments.table_rows import Cell
 from singleshot.experiments.tables import Table
 
+TIME = "time_ratio"
 CSV_COLUMNS = ("table", "dataset", "model", "method", "metric", *Cell().to_dict(), "scale")
 
 _LATEX = {
@@ -140,7 +140,7 @@ def _latex_row(cells: list[str]) -> str:
 
 
 def as_csv(*tables: Table) -> str:
-    """One line for each row and metric, training time among them, below one header; what is missing is empty."""
+    """One line for each row and metric, the time ratio among them, below one header; what is missing is empty."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
@@ -151,7 +151,7 @@ def as_csv(*tables: Table) -> str:
 
 def _csv_lines(table: Table) -> Iterator[tuple[str | float | None, ...]]:
     for row in table.rows:
-        for metric, cell in {**row.cells, SECONDS: Cell(row.seconds)}.items():
+        for metric, cell in {**row.cells, TIME: Cell(row.time)}.items():
             place = (table.exhibit, table.dataset, table.model, row.method, metric)
             yield (*place, *cell.to_dict().values(), table.scale)
 
@@ -162,3 +162,8 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     "latex": as_latex,
     "csv": as_csv,
 }
+
+
+def formatted(table: Table, form: str, *, width: int = 120) -> str:
+    """The table in one of `FORMATS`; the width, a terminal's, matters to text alone."""
+    return as_text(table, width) if form == "text" else FORMATS[form](table)

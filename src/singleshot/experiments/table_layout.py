@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from singleshot.experiments.estimate import seeds_text
 from singleshot.experiments.published import METRICS
 from singleshot.experiments.table_rows import Cell, Row
 from singleshot.experiments.tables import Table
@@ -46,15 +47,9 @@ def number(metric: str, value: float) -> str:
     return f"{100 * value:.2f}" if metric == "accuracy" else f"{value:.3f}"
 
 
-def seeds_text(found: int, wanted: int) -> str:
-    """How many seeds are behind a row, and how many should be if that is not the same."""
-    return str(found) if found == wanted else f"{found} of {wanted}"
-
-
 def _measured(table: Table, row: Row, plus_minus: str | None) -> Line:
-    ratio = table.time_ratio(row)
     texts = [row.title, *(_measured_text(metric, row.cells[metric], plus_minus) for metric in METRICS)]
-    texts += [MISSING if ratio is None else f"{ratio:.1f}×", seeds_text(row.seeds, table.seeds)]
+    texts += [MISSING if row.time is None else f"{row.time.mean:.1f}×", seeds_text(row.seeds, table.seeds)]
     best = (row.method in table.best[metric] for metric in METRICS)
     return Line("measured", tuple(texts), (False, *best, False, False))
 

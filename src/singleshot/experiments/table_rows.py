@@ -1,21 +1,28 @@
-"""The rows of a table: what several seeds measured of a method, and what the five strengths of CI say together."""
+"""The rows of a table: what several seeds measured of a method, beside what the paper printed of it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
 from singleshot.experiments.estimate import Estimate, sample_deviation
-from singleshot.experiments.measurements import SECONDS, TEMPERATURE_SCALING, Measured, values_by_seed
+from singleshot.experiments.measurements import (
+    ORACLE,
+    OVER_BETA,
+    TEMPERATURE_SCALING,
+    runs_by_seed,
+    time_ratio,
+    values_by_beta,
+    values_by_seed,
+)
 from singleshot.experiments.methods import METHODS
 from singleshot.experiments.plan import CHOSEN_SMOOTHING, CI, chosen_smoothing
 from singleshot.experiments.published import METRICS, PublishedRow
 from singleshot.experiments.store import ResultStore
 from singleshot.training.recipe import Recipe
 
-OVER_BETA = "ci"
-ORACLE = "ci_oracle"
 TITLES = {
     OVER_BETA: "CI, mean ± std over β",
     ORACLE: "CI[Oracle]",
@@ -24,8 +31,6 @@ TITLES = {
     CHOSEN_SMOOTHING: "Label smoothing",
     **{name: method.title for name, method in METHODS.items()},
 }
-BETTER = {metric: max if metric == "accuracy" else min for metric in METRICS}
-"""Which of several values is the best one."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One method; its cells by metric, and its training time."""
+    """One method: its cells by metric, and how long it trains."""
 
     method: str  # its name, as `published` and `methods` have it
     title: str
     cells: dict[str, Cell]
-    seconds: Estimate | None = None
+    time: Estimate | None = None  # processor time of training, as a multiple of the baseline's
     added: bool = False  # a row that the paper's table does not have
     remark: str | None = None  # what is unusual about its runs
 
@@ -88,71 +93,40 @@ def build_row(
     added: bool = False,
 ) -> Row:
     """The row of a method, from what is there of its runs."""
-    if method in (OVER_BETA, ORACLE):
-        by_beta = {beta: values for beta in CI if (values := values_by_seed(base, beta, seeds, store))}
-        measured = _over_beta(by_beta) if method == OVER_BETA else _oracle(by_beta)
-        remark = f"only {len(by_beta)} of {len(CI)} β are there" if 0 < len(by_beta) < len(CI) else None
-    else:
-        values = values_by_seed(base, method, seeds, store)
-        measured = {name: Cell(estimate) for name, estimate in _estimates(values).items()}
-        remark = _left_out(base, method, seeds, store, counted=len(values))
-    if method == CHOSEN_SMOOTHING:
-        method = chosen_smoothing(base, store) or method
+    values = values_by_seed(base, method, seeds, store)
+    deviations = _over_beta(base, seeds, store) if method == OVER_BETA else {}
+    named = (chosen_smoothing(base, store) or method) if method == CHOSEN_SMOOTHING else method
     return Row(
-        method=method,
-        title=TITLES[method],
-        cells={metric: _beside(measured.get(metric, Cell()), metric, paper) for metric in METRICS},
-        seconds=measured.get(SECONDS, Cell()).measured,
+        method=named,
+        title=TITLES[named],
+        cells={
+            metric: Cell(
+                measured=Estimate.of([run[metric] for run in values.values()]) if values else None,
+                deviation=deviations.get(metric),
+                paper=None if paper is None else paper.metrics[metric],
+                paper_deviation=None if paper is None or paper.std is None else paper.std[metric],
+            )
+            for metric in METRICS
+        },
+        time=time_ratio(base, method, seeds, store),
         added=added,
-        remark=remark,
+        remark="; ".join(_remarks(base, method, seeds, store)) or None,
     )
 
 
-def _estimates(values: Measured) -> dict[str, Estimate]:
-    """Every number that is known of at least one seed, over the seeds it is known of."""
-    known = {name: [run[name] for run in values.values() if name in run] for name in (*METRICS, SECONDS)}
-    return {name: Estimate.of(numbers) for name, numbers in known.items() if numbers}
+def _over_beta(base: Recipe, seeds: int, store: ResultStore) -> dict[str, float | None]:
+    """The sample deviation over β of the means over seeds, which the paper prints."""
+    runs = [values.values() for values in values_by_beta(base, seeds, store).values() if values]
+    return {metric: sample_deviation([fmean(run[metric] for run in each) for each in runs]) for metric in METRICS}
 
 
-def _on_common_seeds(by_beta: dict[str, Measured]) -> dict[str, Measured]:
-    """The seeds that every β has, so that β are compared and averaged alike while runs are missing."""
-    common = sorted(set.intersection(*(set(values) for values in by_beta.values()))) if by_beta else []
-    return {beta: {seed: values[seed] for seed in common} for beta, values in by_beta.items() if common}
-
-
-def _over_beta(by_beta: dict[str, Measured]) -> dict[str, Cell]:
-    """The mean over β of the means over seeds, and the sample deviation of these."""
-    runs = list(_on_common_seeds(by_beta).values())
-    cells = {}
-    for name in (*METRICS, SECONDS) if runs else ():
-        means = [fmean(run[name] for run in values.values()) for values in runs]
-        each_seed = [fmean(values[seed][name] for values in runs) for seed in runs[0]]
-        cells[name] = Cell(Estimate.of(each_seed), sample_deviation(means))
-    return cells
-
-
-def _oracle(by_beta: dict[str, Measured]) -> dict[str, Cell]:
-    """The best mean over seeds of each column among the β; it has no training time, since it needs every run."""
-    found = [_estimates(values) for values in _on_common_seeds(by_beta).values()]
-    if not found:
-        return {}
-    return {
-        metric: Cell(better((estimates[metric] for estimates in found), key=lambda estimate: estimate.mean))
-        for metric, better in BETTER.items()
-    }
-
-
-def _left_out(base: Recipe, method: str, seeds: int, store: ResultStore, *, counted: int) -> str | None:
-    """Of temperature scaling: the runs whose temperature was fitted on other images than the row is about."""
-    if method not in TEMPERATURE_SCALING:
-        return None
-    trained, wanted = TEMPERATURE_SCALING[method]
-    left_out = len(values_by_seed(base, trained, seeds, store)) - counted
-    return f"{left_out} runs whose temperature was not fitted on {wanted} images are left out" if left_out else None
-
-
-def _beside(cell: Cell, metric: str, paper: PublishedRow | None) -> Cell:
-    if paper is None:
-        return cell
-    deviation = None if paper.std is None else paper.std[metric]
-    return Cell(cell.measured, cell.deviation, paper.metrics[metric], deviation)
+def _remarks(base: Recipe, method: str, seeds: int, store: ResultStore) -> Iterator[str]:
+    if method in (OVER_BETA, ORACLE):
+        there = len(values_by_beta(base, seeds, store))
+        if 0 < there < len(CI):
+            yield f"only {there} of {len(CI)} β are there"
+    if method in TEMPERATURE_SCALING:
+        runs = runs_by_seed(base, method, seeds, store).values()
+        bounded = sum(run.rescaled.bounded for run in runs)
+        if bounded:
+            yield f"no finite temperature in {bounded} of {len(runs)} runs (a bound was taken)"

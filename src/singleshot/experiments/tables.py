@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from singleshot.checks import check_choice, check_size
-from singleshot.experiments.measurements import SECONDS, values_by_seed
+from singleshot.experiments.measurements import BETTER, ORACLE, OVER_BETA
 from singleshot.experiments.paper_rows import paper_rows
-from singleshot.experiments.plan import ADDED, CI, Grid, chosen_smoothing
-from singleshot.experiments.published import METRICS, PublishedRow
-from singleshot.experiments.scales import base_recipe
+from singleshot.experiments.plan import ADDED, CI, Grid
+from singleshot.experiments.published import METRICS
 from singleshot.experiments.store import ResultStore
-from singleshot.experiments.table_rows import BETTER, ORACLE, OVER_BETA, Row, build_row
+from singleshot.experiments.table_notes import (
+    notes_on_paper,
+    notes_on_rows,
+    notes_on_runs,
+    notes_on_smoothing,
+    notes_on_time,
+    scale_text,
+)
+from singleshot.experiments.table_rows import Row, build_row
 from singleshot.terminal import printable
 from singleshot.training.recipe import Recipe
 
@@ -41,7 +47,6 @@ class Table:
     seeds: int  # how many each row should have
     runs: int  # that are known to be needed
     missing: int  # of these
-    baseline_seconds: float | None
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
 
@@ -64,10 +69,6 @@ class Table:
         best = BETTER[metric](means.values(), default=math.nan)
         return frozenset(method for method, mean in means.items() if mean == best)
 
-    def time_ratio(self, row: Row) -> float | None:
-        """How many times as long as the baseline a run of this row was trained."""
-        return row.seconds.mean / self.baseline_seconds if row.seconds and self.baseline_seconds else None
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         best = self.best
@@ -78,7 +79,7 @@ class Table:
                 "title": row.title,
                 "added": row.added,
                 "seeds": row.seeds,
-                "time_ratio": self.time_ratio(row),
+                "time_ratio": None if row.time is None else vars(row.time),
                 "remark": row.remark,
                 "metrics": {
                     metric: {**cell.to_dict(), "best": row.method in best[metric]} for metric, cell in row.cells.items()
@@ -103,73 +104,22 @@ def build_table(exhibit: str, base: Recipe, seeds: int, store: ResultStore) -> T
     paper = paper_rows(exhibit.removeprefix("table"), dataset=base.dataset, model=base.model)
     rows = [build_row(method, base, seeds, store, paper=paper.get(method)) for method in TABLES[exhibit]]
     rows += [build_row(method, base, seeds, store, added=True) for method in ADDED]
-    needed = [job.key for job in Grid((exhibit,), (base,), seeds).jobs(store)]
-    there = [store.results[key] for key in needed if key in store.results]
-    baseline = [run[SECONDS] for run in values_by_seed(base, "baseline", seeds, store).values()]
+    needed = Grid((exhibit,), (base,), seeds).jobs(store)
+    there = [store[job] for job in needed if job in store]
     return Table(
         exhibit=exhibit,
         dataset=printable(Path(base.dataset).name or base.dataset),
         model=base.model,
-        scale=_scale(base),
+        scale=scale_text(base, there),
         seeds=seeds,
         runs=len(needed),
         missing=len(needed) - len(there),
-        baseline_seconds=sum(baseline) / len(baseline) if baseline else None,
         rows=tuple(rows),
         notes=(
-            *_notes_on_rows(rows),
-            *_notes_on_smoothing(base, store),
-            *_notes_on_paper(exhibit, base, [paper[row.method] for row in rows if row.has_paper]),
-            *_notes_on_time([result.environment for result in there]),
+            *notes_on_rows(rows),
+            *notes_on_smoothing(base, store),
+            *notes_on_paper(exhibit, base, [paper[row.method] for row in rows if row.has_paper]),
+            *notes_on_time(rows),
+            *notes_on_runs(there),
         ),
     )
-
-
-def _scale(recipe: Recipe) -> str:
-    images = "all training images" if recipe.train_images is None else f"{recipe.train_images:,} training images"
-    size = f"{recipe.image_size}×{recipe.image_size} pixels"
-    return f"width {recipe.width:g}, {size}, {images}, {recipe.epochs} epochs"
-
-
-def _notes_on_rows(rows: list[Row]) -> Iterator[str]:
-    methods = {row.method for row in rows}
-    oracle = ""
-    if ORACLE in methods:
-        oracle = "; CI[Oracle] is not eligible: it takes the best β of each column by looking at the test images"
-    yield f"The best measured value of each column is marked{oracle}."
-    if "ts_case1" in methods:
-        yield (
-            "TS is the baseline with its temperature fitted on its training images (case 1), or trained on 90 % of "
-            "them and fitted on the other 10 % (case 2)."
-        )
-    if "vwci_star" in methods:
-        yield "VWCI* starts from a trained baseline, whose time is counted in."
-    yield from (f"{row.title}: {row.remark}." for row in rows if row.remark)
-
-
-def _notes_on_smoothing(base: Recipe, store: ResultStore) -> Iterator[str]:
-    if chosen_smoothing(base, store) is None:
-        yield "The ε of label smoothing is not chosen yet: its runs on 90 % of the training images are missing."
-    else:
-        yield (
-            "The ε of label smoothing was chosen by the NLL on held-out images, 10 % of the training images, with one "
-            "seed; the row is trained on all of them."
-        )
-
-
-def _notes_on_paper(exhibit: str, base: Recipe, shown: list[PublishedRow]) -> Iterator[str]:
-    if not shown:
-        yield f"The paper has no numbers for {base.model} on this data set in this table."
-        return
-    source, table = shown[0].table, exhibit.removeprefix("table")
-    lacks = f", since Table {table} has no {base.model} on {base.dataset}" if source != table else ""
-    if source != table and OVER_BETA in (row.method for row in shown):
-        lacks += " (CI and CI[Oracle] follow from its five β)"
-    scale = _scale(base_recipe("paper", dataset=base.dataset, model=base.model))
-    yield f"Paper: Table {source}{lacks}; {scale}; it states no number of seeds."
-
-
-def _notes_on_time(environments: list[dict[str, Any]]) -> Iterator[str]:
-    yield "Time: mean training time of one run over the baseline's; searches for β or ε are not counted."
-    if len({tuple(str(found.get(name)) for name in ("machine", "cores", "torch")) for found in environments}) > 1:
-        yield "The runs were made on unlike machines, which their times show as well."

@@ -1,0 +1,176 @@
+"""The data of a page against plain numpy, and against what ``singleshot evaluate`` prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+from hypothesis.extra import numpy as arrays
+
+import oracle
+from integration.overconfident import run, write_overconfident
+from singleshot.cli.evaluate import evaluate
+from singleshot.metrics import Calibration, Examples, risk_coverage, threshold_for_accuracy
+from singleshot.report.page import page_data, subject_of_file
+from singleshot.report.page.classes import CONFUSION_THRESHOLD
+from singleshot.report.page.fine_bins import BIN_CHOICES, FINE_BINS, fine_bins
+from singleshot.report.page.selection import ACCURACIES, MOST_POINTS
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    write_overconfident(folder)
+    with np.load(folder / "test.npz") as file:
+        np.savez(folder / "calmer.npz", logits=file["logits"] / 2, labels=file["labels"], class_names=list("abcd"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(place: Path) -> dict[str, Any]:
+    return page_data(map(subject_of_file, (place / "test.npz", place / "calmer.npz", place / "val.npz")), title="three")
+
+
+def probs_and_labels(place: Path, name: str) -> tuple[Any, Any]:
+    with np.load(place / name) as file:
+        return oracle.softmax(file["logits"].astype(np.float64)), file["labels"]
+
+
+DIVIDED = st.sampled_from([*BIN_CHOICES, FINE_BINS])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    values=arrays.arrays(np.float64, st.integers(1, 200), elements=st.floats(0.5, 1)),
+    edges=st.lists(st.tuples(DIVIDED, st.floats(0.5, 1)), max_size=50),
+    dtype=st.sampled_from([torch.float16, torch.float32, torch.float64]),
+    bins=st.sampled_from(BIN_CHOICES),
+)
+def test_fine_bins_add_up_to_the_bins_of_calibration(
+    values: Any, edges: list[tuple[int, float]], dtype: torch.dtype, bins: int
+) -> None:
+    on_edges = [np.ceil(share * parts) / parts for parts, share in edges]
+    top = torch.from_numpy(np.append(values, on_edges)).to(dtype)
+    probs = torch.stack([top, 1 - top], 1)
+    labels = torch.arange(len(top)) % 2
+    calibration = Calibration(bins=bins)
+    calibration.update(probs=probs, labels=labels)
+    expected = calibration.compute().bins
+    found = {name: np.array(sums) for name, sums in fine_bins(Examples.of(probs=probs, labels=labels)).items()}
+    coarse = {name: sums.reshape(bins, -1).sum(1) for name, sums in found.items()}
+    assert coarse["count"].tolist() == expected.count.tolist()
+    filled = coarse["count"] > 0
+    for name, means in (("correct", expected.accuracy), ("confidence", expected.confidence)):
+        assert coarse[name][filled] / coarse["count"][filled] == pytest.approx(means.numpy()[filled], rel=1e-12)
+
+
+def test_metrics_and_comparisons_are_those_of_evaluate(
+    place: Path, data: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(evaluate, *(str(place / f"{name}.npz") for name in ("test", "calmer", "val")), "--json")
+    said = json.loads(capsys.readouterr().out)
+    for model, evaluation in zip(data["models"], said["evaluations"], strict=True):
+        assert [column["name"] for column in data["metrics"]] == list(model["metrics"])
+        for name, found in model["metrics"].items():
+            interval = evaluation["intervals"][name]
+            assert found == {"estimate": evaluation[name], "low": interval["low"], "high": interval["high"]}, name
+    near, other = data["comparisons"]
+    assert (near["why"], other["differences"]) == (None, [])
+    assert "different labels" in other["why"]
+    expected = said["comparisons"][0]["differences"]
+    assert [one["metric"] for one in near["differences"]] == list(expected) == ["accuracy", "ece", "nll", "brier"]
+    for one in near["differences"]:
+        assert one == {field: expected[one["metric"]][field] for field in one}
+
+
+def test_the_numbers_are_those_of_the_oracle(place: Path, data: dict[str, Any]) -> None:
+    model = data["models"][0]
+    probs, labels = probs_and_labels(place, "test.npz")
+    expected = oracle.calibration(probs, labels, 20)
+    for name in ("accuracy", "ece", "mce", "rmsce", "nll", "brier", "mean_confidence", "overconfidence"):
+        assert model["metrics"][name]["estimate"] == pytest.approx(expected[name], abs=1e-6), name
+    confidence, predicted = probs.max(1), probs.argmax(1)
+    wrong = predicted != labels
+    assert (model["count"], model["classes"]) == (1500, 4)
+    assert sum(model["fine"]["count"]) == 1500
+    assert sum(model["fine"]["correct"]) == int((~wrong).sum())
+    assert sum(model["fine"]["confidence"]) == pytest.approx(confidence.sum(), abs=1e-3)
+    for entry in model["classes_by_gap"]:
+        of_class = predicted == "abcd".index(entry["class"])
+        assert entry["count"] == of_class.sum()
+        assert entry["accuracy"] == pytest.approx(1 - wrong[of_class].mean())
+        assert entry["confidence"] == pytest.approx(confidence[of_class].mean(), abs=1e-6)
+        assert entry["gap"] == pytest.approx(entry["confidence"] - entry["accuracy"])
+    worth = [abs(entry["gap"]) * entry["count"] ** 0.5 for entry in model["classes_by_gap"]]
+    assert len(worth) == 4
+    assert worth == sorted(worth, reverse=True)
+    confident = wrong & (confidence >= CONFUSION_THRESHOLD)
+    assert model["confusion_threshold"] == CONFUSION_THRESHOLD
+    assert sum(entry["count"] for entry in model["confusions"]) == confident.sum()
+    for entry in model["confusions"]:
+        mixed = confident & (labels == "abcd".index(entry["label"])) & (predicted == "abcd".index(entry["predicted"]))
+        assert entry["count"] == mixed.sum()
+        assert entry["confidence"] == pytest.approx(confidence[mixed].mean(), abs=1e-6)
+
+
+def test_curves_and_guarantees(place: Path, data: dict[str, Any]) -> None:
+    model = data["models"][0]
+    with np.load(place / "test.npz") as file:
+        examples = Examples.of(logits=file["logits"], labels=file["labels"])
+    curve, found = risk_coverage(examples), model["risk_coverage"]
+    assert found["aurc"] == curve.aurc == pytest.approx(model["metrics"]["aurc"]["estimate"])
+    assert 300 < len(found["risk"]) <= MOST_POINTS
+    at = np.searchsorted(curve.coverage, found["coverage"])
+    assert curve.risk[at].tolist() == found["risk"]
+    assert curve.threshold[at].tolist() == found["threshold"]
+    assert (at[0], at[-1]) == (0, len(curve.coverage) - 1)
+    probs, labels = probs_and_labels(place, "test.npz")
+    expected = [oracle_coverage(probs, labels, threshold) for threshold in model["coverage"]["threshold"]]
+    assert model["coverage"]["coverage"] == pytest.approx(expected)
+    assert [one["accuracy"] for one in model["guarantees"]] == list(ACCURACIES)
+    for one in model["guarantees"][::7]:
+        wanted = threshold_for_accuracy(examples, one["accuracy"])
+        assert (one["threshold"], one["accepted"], one["message"]) == (
+            wanted.threshold,
+            wanted.accepted,
+            wanted.message,
+        )
+        if wanted.threshold is not None:
+            above = examples.confidence >= wanted.threshold
+            assert one["correct"] == int((above & examples.correct).sum())
+            assert one["coverage"] == wanted.coverage
+
+
+def oracle_coverage(probs: Any, labels: Any, threshold: float) -> float:
+    confidence, right = probs.max(1), probs.argmax(1) == labels
+    index = np.clip(np.ceil(confidence * 20).astype(int) - 1, 0, 19)
+    reliable = [one for one in range(20) if (index == one).any() and right[index == one].mean() > threshold]
+    return float(((index / 20 >= threshold - 1e-9) & np.isin(index, reliable)).mean())
+
+
+def test_files_have_nothing_of_a_run_and_everything_is_plain(data: dict[str, Any]) -> None:
+    for model in data["models"]:
+        assert {model[name] for name in ("gallery", "passes", "training", "recipe", "environment")} == {None}
+        assert model["command"].startswith("singleshot evaluate ")
+        assert "1,500 examples, 4 classes, logits; 95 % intervals from 1,000 resamples" in model["about"]
+    json.dumps(data, allow_nan=False)
+    assert data["bin_choices"] == list(BIN_CHOICES)
+    assert all(FINE_BINS % bins == 0 for bins in BIN_CHOICES)
+
+
+def test_extreme_predictions_stay_finite(tmp_path: Path) -> None:
+    np.savez(tmp_path / "never.npz", probs=np.array([[1.0, 0.0]] * 40), labels=np.arange(40) % 2)
+    np.savez(tmp_path / "one.npz", logits=np.zeros((1, 1)), labels=np.zeros(1, int))
+    np.savez(tmp_path / "all.npz", logits=np.array([[9.0, 0.0]] * 50), labels=np.zeros(50, int))
+    found = page_data(map(subject_of_file, sorted(tmp_path.glob("*.npz"))), title="extremes")
+    json.dumps(found, allow_nan=False)
+    by_name = {Path(model["name"]).name: model for model in found["models"]}
+    assert by_name["never.npz"]["metrics"]["nll"] == {"estimate": None, "low": None, "high": None}
+    assert "Too few to judge: 1 example" in by_name["one.npz"]["verdict"]
+    assert by_name["all.npz"]["confusions"] == []
+    assert by_name["all.npz"]["classes_by_gap"][0]["count"] == 50

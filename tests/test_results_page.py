@@ -1,0 +1,133 @@
+"""docs/build_results.py: what stands between the marks of a page is made from the stored runs, and nothing else is."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from fake_results import BASE, fake, full_store, full_table, store_of
+from singleshot.experiments.plan import CI
+from singleshot.experiments.store import ResultStore
+from singleshot.experiments.table_formats import as_markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+VERSUS = "<!-- results: versus vwci cifar100 resnet18 -->\n<!-- end of results -->\n"
+FIGURE = "<!-- results: figure 2 cifar100 resnet18 vgg16 -->\nold\n<!-- end of results -->\n"
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, with a folder of its own for pictures."""
+    module = script()
+    monkeypatch.setattr(module, "IMAGES", tmp_path / "docs" / "images")
+    return module
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_results", DOCS / "build_results.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["docs/results.md", "README.md"])
+def test_the_pages_say_what_the_stored_runs_say(page: str) -> None:
+    module = script()
+    path = ROOT / page
+    text = path.read_text(encoding="utf-8")
+    assert module.page_with_results(text, ResultStore.open(module.RUNS), path.parent) == text, "run `make results`"
+
+
+def test_every_stored_run_can_be_used() -> None:
+    assert ResultStore.open(script().RUNS).skipped == []
+
+
+def test_what_is_between_marks_is_replaced_and_the_rest_kept(build: ModuleType) -> None:
+    page = "Before\n<!-- results: table 1 cifar100 resnet18 -->\nold\n<!-- end of results -->\nbetween\n" + VERSUS
+    made = build.page_with_results(page, full_store("table1"), DOCS)
+    assert made.startswith("Before\n<!-- results: table 1 cifar100 resnet18 -->\n**Table 1 of the paper")
+    assert as_markdown(full_table("table1")) in made
+    assert "\n<!-- end of results -->\nbetween\n<!-- results: versus vwci cifar100 resnet18 -->\n| against |" in made
+    assert "old" not in made
+    assert build.page_with_results(made, full_store("table1"), DOCS) == made
+    assert build.page_with_results("no mark", store_of(), DOCS) == "no mark"
+
+
+def test_differences_are_with_all_others_that_have_runs(build: ModuleType) -> None:
+    lines = build.page_with_results(VERSUS, full_store("table1"), DOCS).splitlines()[3:-1]
+    titles = [line.split(" | ")[0].removeprefix("| ") for line in lines]
+    unknown = "temperature scaling, case 2"  # table 1 needs no runs on 90 % of the images
+    assert titles == [title for title in build.AGAINST.values() if title != unknown]
+    assert all(line.count("[") - line.count(r"\[") == 5 for line in lines)
+    assert all(line.endswith(" | 3 |") for line in lines)
+
+
+def test_one_seed_has_no_interval_and_missing_strengths_are_said(build: ModuleType) -> None:
+    runs = [fake(BASE, method, 0) for method in ("vwci", *CI[:2])]
+    mean, oracle = build.page_with_results(VERSUS, store_of(*runs), DOCS).splitlines()[3:-1]
+    assert mean.startswith("| CI, mean over β (2 of 5 β) | ")
+    assert oracle.startswith(r"| CI\[Oracle\] (2 of 5 β) | ")
+    assert mean.count("[") == 0
+
+
+@pytest.mark.parametrize(
+    ("mark", "reason"),
+    [
+        ("tabel 1 cifar100 resnet18", "no mark is 'tabel 1 cifar100 resnet18'; there are 'table NUMBER"),
+        ("table 1 cifar100", "no mark is 'table 1 cifar100'"),
+        ("figure 2 cifar100", "no mark is"),
+        ("", "no mark is ''"),
+        ("table 9 cifar100 resnet18", "table9"),
+        ("figure 9 cifar100 resnet18", "fig9"),
+        ("table 1 cifar100 resnet17", "resnet17"),
+        ("versus other cifar100 resnet18", "other"),
+    ],
+)
+def test_an_unknown_mark_is_an_error_that_names_it(build: ModuleType, mark: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        build.page_with_results(f"<!-- results: {mark} -->\n<!-- end of results -->", store_of(), DOCS)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        VERSUS.replace("<!-- end of results -->", "") + "a sentence\n" + VERSUS,
+        VERSUS + "<!-- end of results -->",
+        VERSUS.replace("-->\n", "", 1),
+        "<!-- end of results -->\n" + VERSUS.replace("<!-- end of results -->", ""),
+    ],
+)
+def test_a_mark_without_its_end_swallows_nothing(build: ModuleType, page: str) -> None:
+    with pytest.raises(ValueError, match="needs its own"):
+        build.page_with_results(page, store_of(), DOCS)
+    with pytest.raises(ValueError, match="needs its own"):
+        build.draw(page, store_of())
+
+
+def test_pictures_are_linked_from_where_the_page_lies(build: ModuleType, tmp_path: Path) -> None:
+    picture = tmp_path / "docs" / "images" / "fig2-cifar100-resnet18-vgg16.png"
+    assert "*Figure 2 waits for its runs.*" in build.page_with_results(FIGURE, store_of(), tmp_path)
+    picture.parent.mkdir(parents=True)
+    picture.touch()
+    assert "](docs/images/fig2-cifar100-resnet18-vgg16.png)" in build.page_with_results(FIGURE, store_of(), tmp_path)
+    assert "](images/fig2-cifar100-resnet18-vgg16.png)" in build.page_with_results(
+        FIGURE, store_of(), tmp_path / "docs"
+    )
+
+
+def test_a_picture_whose_runs_are_gone_goes_as_well(
+    build: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "docs" / "images" / "fig5-cifar100-resnet18.png"
+    page = "<!-- results: figure 5 cifar100 resnet18 -->\n<!-- end of results -->\n"
+    build.draw(page, store_of(fake(BASE, "baseline", 0)))
+    assert picture.stat().st_size > 1000
+    build.draw(page, store_of())
+    assert not picture.exists()
+    assert "fig5 has nothing to draw" in capsys.readouterr().out
