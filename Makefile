@@ -17,7 +17,7 @@ quickstart: $(VENV)/.base
 	$(BIN)/singleshot quickstart
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n 2 -q
+	$(BIN)/pytest -n 2 -q -rs
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -90,7 +90,8 @@ def test_finished_runs_are_kept_and_never_done_twice(tmp_path: Path) -> None:
     reopened = RunStore.open(path, QUICK)
     assert reopened.missing(seeds=1) == [(list(METHODS)[-1], 0)]
     finished: list[Run] = []
-    run_grid(reopened, seeds=1, jobs=2, on_finished=finished.append)
+    run_grid(reopened, seeds=1, jobs=2, on_finished=finished.append, predictions=tmp_path / "predictions")
+    assert len(list((tmp_path / "predictions" / "seed-0").iterdir())) == 1
     assert [(run.method, run.seed) for run in finished] == [(list(METHODS)[-1], 0)]
     final = RunStore.open(path, QUICK)
     stored = json.loads(path.read_text())["runs"]

@@ -147,6 +147,7 @@ def test_training_ends_with_a_page(place: Path, capsys: pytest.CaptureFixture[st
     assert not (place / "quiet" / "report.html").exists()
 
 
+@pytest.mark.filterwarnings("default:no page was written")
 def test_a_page_that_cannot_be_written_fails_no_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "a" / "report.html").mkdir(parents=True)
     main(["train", "--dataset", "digits", "--width", "0.125", "--train-images", "50", "--epochs", "1", "--output", "a"])

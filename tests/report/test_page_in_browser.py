@@ -272,6 +272,7 @@ def test_a_guaranteed_threshold_can_be_tried(opened: Browser) -> None:
     expected = threshold_for_accuracy(examples("sharp"), 0.7).threshold
     assert expected is not None
     opened.find("#try-threshold").click()
+    assert opened.js("return document.activeElement.id") == "try-threshold"  # the focus stays where the reader is
     assert opened.number("#threshold-number") == pytest.approx(expected, abs=1 / 1200)
 
 
@@ -321,6 +322,16 @@ def test_a_table_sorts_by_click_and_by_key(opened: Browser) -> None:
     opened.find("#metrics th:nth-child(1) button").send_keys(" ")
     assert opened.js(rows) == sorted(MODELS)
     assert opened.find(head).get_attribute("aria-sort") == "none"
+
+
+def test_a_table_stays_sorted_while_the_threshold_moves(opened: Browser) -> None:
+    head = "#threshold-all th:nth-child(2)"
+    opened.find(f"{head} button").click()
+    opened.set("#threshold-range", 600)
+    assert opened.find(head).get_attribute("aria-sort") == "descending"
+    shares = [float(text.removesuffix(" %")) for text in opened.column("#threshold-all td:nth-child(2)")]
+    assert len(shares) == len(MODELS)
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_classes_are_found_by_a_part_of_their_name(opened: Browser) -> None:

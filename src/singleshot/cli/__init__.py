@@ -22,6 +22,7 @@ from singleshot.cli.evaluate import evaluate
 from singleshot.cli.export import export
 from singleshot.cli.predict import predict
 from singleshot.cli.quickstart import quickstart
+from singleshot.cli.report import report
 from singleshot.cli.reproduce import reproduce
 from singleshot.cli.train import train_command
 from singleshot.errors import StoppedError
@@ -47,6 +48,7 @@ def commands(args: Sequence[str]) -> SubcommandApp:
         ("Classify images with a trained run, abstaining where it is not sure enough.", one_flag(predict)),
         ("Write the classifier of a trained run as an ONNX or torch.export file.", one_flag(export)),
         ("Measure the paper's tables and figures, here or on many machines.", one_flag(reproduce)),
+        ("Write one HTML page: can these scores be trusted, where not, and from which threshold on.", one_flag(report)),
     ]
     for summary, command in listed:
         # In the list of all commands a line for each; a command's own help is its whole docstring.

@@ -28,7 +28,8 @@ def quickstart(
     """Train a small net on a few handwritten digits six ways, and compare how far its confidence can be trusted.
 
     Nothing is downloaded: the images are scikit-learn's bundled digits. Results are kept as they come, in
-    OUTPUT/results.json, with a picture in OUTPUT/reliability.png; interrupted, the same command continues.
+    OUTPUT/results.json, with a picture in OUTPUT/reliability.png and a page to look around in, OUTPUT/report.html;
+    interrupted, the same command continues.
 
     Example: singleshot quickstart --output quickstart --seeds 10
 
@@ -58,21 +59,22 @@ def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: boo
     from singleshot.experiments.quickstart_grid import RunStore
     from singleshot.experiments.summary import summarize
 
-    results, figure = output / "results.json", output / "reliability.png"
+    results, figure, predictions = output / "results.json", output / "reliability.png", output / "predictions"
     if restart:
         results.unlink(missing_ok=True)
     store = RunStore.open(results, Setting())
-    _train(store, seeds, jobs)
+    _train(store, seeds, jobs, predictions)
     summaries = [summarize(method, [store.runs[method, seed] for seed in range(seeds)]) for method in METHODS]
     _save_figure(summaries, seeds, figure)
+    page = _save_page(predictions, seeds, output / "report.html")
     if as_json:
         print(json.dumps({summary.method: summary.to_dict() for summary in summaries}, indent=2))
     else:
         _print_table(summaries, store, seeds)
-        print(f"Every number: {results}\nThe picture:  {figure}")
+        print(f"Every number: {results}\nThe picture:  {figure}\n{page}")
 
 
-def _train(store: RunStore, seeds: int, jobs: int) -> None:
+def _train(store: RunStore, seeds: int, jobs: int, predictions: Path) -> None:
     """Run what is missing behind a progress bar on standard error; plain lines where there is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -103,7 +105,7 @@ def _train(store: RunStore, seeds: int, jobs: int) -> None:
             if not console.is_terminal and (finished % len(METHODS) == 0 or finished == total):
                 print(f"trained {finished} of {total}", file=console.file, flush=True)
 
-        run_grid(store, seeds, jobs, report)
+        run_grid(store, seeds, jobs, report, predictions)
 
 
 def _print_table(summaries: list[MethodSummary], store: RunStore, seeds: int) -> None:
@@ -129,6 +131,17 @@ def _print_table(summaries: list[MethodSummary], store: RunStore, seeds: int) ->
     for row in rows:
         table.add_row(*(row[column] for column in shown))
     console.print(table)
+
+
+def _save_page(predictions: Path, seeds: int, path: Path) -> str:
+    """Write the page, and say where it is, or why there is none: results of earlier versions lack predictions."""
+    from singleshot.experiments.quickstart import METHODS
+    from singleshot.experiments.quickstart_predictions import are_there, write_quickstart_page
+
+    if not are_there(predictions, list(METHODS), seeds):
+        return "No page:      the predictions of some runs were not kept; --restart trains all of them again"
+    write_quickstart_page(predictions, list(METHODS), seeds, path)
+    return f"The page:     {path}"
 
 
 def _save_figure(summaries: list[MethodSummary], seeds: int, path: Path) -> None:

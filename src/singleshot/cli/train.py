@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, arg
 
 from singleshot.training.presets import PresetName, preset as preset_recipe
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import read_recipe_values
+
+if TYPE_CHECKING:
+    from singleshot.training.run import Run
 
 DEFAULT_PRESET: PresetName = "small"
 
@@ -34,11 +38,13 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         skip_unreadable: Annotated[bool, FlagCreatePairsOff] = False,
         checkpoint_seconds: float = 300.0,
         tensorboard: Annotated[bool, FlagCreatePairsOff] = False,
+        no_report: Annotated[bool, FlagCreatePairsOff] = False,
     ) -> None:
         """Train a network so that its softmax score is a confidence one can act on.
 
-        Weights, recipe and metrics go to OUTPUT. Ctrl-C and SIGTERM save and stop (exit codes 130 and 143); the same
-        command, or --resume OUTPUT, goes on in the middle of the epoch, to the same weights, bit for bit.
+        Weights, recipe and metrics go to OUTPUT, and at the end a page to look at, OUTPUT/report.html. Ctrl-C and
+        SIGTERM save and stop (exit codes 130 and 143); the same command, or --resume OUTPUT, goes on in the middle of
+        the epoch, to the same weights, bit for bit.
 
         Example: singleshot train --dataset digits --model resnet18 --width 0.25 --loss vwci --epochs 3 --output runs/a
 
@@ -54,6 +60,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
             skip_unreadable: leave out images that cannot be read, and count them.
             checkpoint_seconds: save at least this often; each best epoch and the end are saved too.
             tensorboard: record for TensorBoard as well (the extra singleshot[tensorboard]).
+            no_report: write no page at the end.
         """
         if not checkpoint_seconds >= 0:  # so that NaN is refused as well
             raise ValueError(f"--checkpoint-seconds must be at least 0, got {checkpoint_seconds}")
@@ -83,9 +90,29 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
             watcher=Display(),
         )
         if Processes.from_environment("cpu").is_writer:
+            if not no_report:
+                _write_page(run, data_root)
             print(f"The run:  {run.folder}\nIts test images:  singleshot evaluate {run.folder}")
 
     return train
+
+
+def _write_page(run: Run, data_root: Path | None) -> None:
+    """The page about the images that the run itself was judged by; a run without its page is a run all the same."""
+    from singleshot.report.page import write_page
+    from singleshot.report.page.run_subject import subject_of_run
+
+    split, page = "validation" if run.recipe.validation else "test", run.folder / "report.html"
+    try:
+        subject = subject_of_run(
+            run.folder, name=run.folder.name, split=split, data_root=data_root, device=run.recipe.device
+        )
+        write_page([subject], page, title=f"{subject.name}: can its scores be trusted?")
+    except Exception as error:  # whatever it is
+        reason = f"{type(error).__name__}: {error}"
+        warnings.warn(f"no page was written ({reason}); `singleshot report {run.folder}` tries again", stacklevel=2)
+        return
+    print(f"The page:  {page} ({split} images)")
 
 
 def _defaults(args: Sequence[str]) -> Recipe:

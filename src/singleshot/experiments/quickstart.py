@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -19,6 +20,7 @@ from singleshot.environment import describe_environment
 from singleshot.losses import ci_loss, cross_entropy_loss, label_smoothing_loss, vwci_loss
 from singleshot.metrics import Calibration
 from singleshot.models import SmallCNN
+from singleshot.predictions import write_predictions
 from singleshot.sampling import sample
 
 
@@ -76,9 +78,16 @@ class Run:
 
 
 def train_and_evaluate(
-    setting: Setting, method: str, seed: int, evaluate_on: Literal["test", "validation"] = "test"
+    setting: Setting,
+    method: str,
+    seed: int,
+    evaluate_on: Literal["test", "validation"] = "test",
+    predictions: Path | None = None,
 ) -> Run:
-    """Train from this seed, on one thread, and measure single-pass predictions on the split that is asked for."""
+    """Train from this seed, on one thread, and measure single-pass predictions on the split that is asked for.
+
+    They are kept in the .npz file ``predictions``, if one is named.
+    """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     data = split_digits(setting.train_images, seed)
@@ -91,7 +100,10 @@ def train_and_evaluate(
     calibration = Calibration(bins=20)
     model.eval()
     with torch.no_grad():
-        calibration.update(logits=model(held_out.normalized()), labels=held_out.labels)
+        logits = model(held_out.normalized())
+    calibration.update(logits=logits, labels=held_out.labels)
+    if predictions is not None:
+        write_predictions(predictions, [(logits.numpy(), held_out.labels.numpy())])
     return Run(method, seed, seconds, describe_environment(), calibration)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from singleshot.experiments.child_processes import interrupts_held_back, one_thread_each
 from singleshot.experiments.quickstart import METHODS, Run, Setting, train_and_evaluate
+from singleshot.experiments.quickstart_predictions import predictions_file
 from singleshot.files import write_text
 
 FORMAT = "singleshot.quickstart"
@@ -62,14 +63,26 @@ def _parse(text: str) -> tuple[Setting, list[Run]]:
     return Setting(**content["setting"]), [Run.from_dict(entry) for entry in content["runs"]]
 
 
-def run_grid(store: RunStore, seeds: int, jobs: int, on_finished: Callable[[Run], None]) -> None:
-    """Do what the store does not have yet. An interrupt loses the runs under way and nothing else."""
+def run_grid(store: RunStore, seeds: int, jobs: int, on_finished: Callable[[Run], None], predictions: Path) -> None:
+    """Do what the store does not have yet. An interrupt loses the runs under way and nothing else.
+
+    A run's predictions are in the folder ``predictions`` before it is in the store.
+    """
     todo = store.missing(seeds)
     if not todo:
         return
     with one_thread_each(), ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as pool:
         with interrupts_held_back():  # the workers start here
-            pending = [pool.submit(train_and_evaluate, store.setting, method, seed) for method, seed in todo]
+            pending = [
+                pool.submit(
+                    train_and_evaluate,
+                    store.setting,
+                    method,
+                    seed,
+                    predictions=predictions_file(predictions, method, seed),
+                )
+                for method, seed in todo
+            ]
         try:
             for future in as_completed(pending):
                 run = future.result()

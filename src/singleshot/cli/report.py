@@ -1,0 +1,95 @@
+"""``singleshot report``: one self-contained page about trained runs and files of predictions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from singleshot.terminal import printable
+
+if TYPE_CHECKING:
+    from singleshot.report.page import Subject
+
+
+def report(  # noqa: PLR0917
+    sources: Positional[tuple[Path, ...]],
+    output: Annotated[Path, arg(aliases=["-o"])] = Path("report.html"),
+    title: str = "Can these scores be trusted?",
+    kind: Literal["logits", "probs"] | None = None,
+    scores: str | None = None,
+    labels: str | None = None,
+    labels_are: Literal["names", "indices"] | None = None,
+    replicates: int | None = None,
+    split: Literal["test", "validation", "train"] = "test",
+    weights: Literal["last", "best"] = "last",
+    data_root: Path | None = None,
+    device: str = "auto",
+    as_json: Annotated[bool, arg(name="json")] = False,
+) -> None:
+    """Write one HTML page that shows how far the confidence of runs and of files of predictions can be trusted.
+
+    The page is a single file that opens from disk and needs no network: a verdict on each model, metrics with
+    intervals, reliability diagrams, a threshold explorer, classes and confident mistakes; of runs, the images they get
+    wrong and their training too. Its numbers are those of `singleshot evaluate`, which says what files may hold. Each
+    source is compared with the first. Above 100,000 examples, intervals come from resamples of groups of examples.
+
+    Example: singleshot report runs/a predictions.npz -o report.html
+
+    Args:
+        sources: files of predictions, or folders that `singleshot train` has made.
+        output: the .html file to write.
+        title: heading of the page.
+        kind: what scores are, where their name does not say, or which to take where there are both.
+        scores: name of the array that holds the scores, or what the names of their columns begin with.
+        labels: name of the array or column of labels; for an .npy file, the .npy file with its labels.
+        labels_are: what whole numbers among the labels are, where classes are named by other numbers than their
+            indices.
+        replicates: bootstrap resamples for intervals and comparisons, 0 for none; by default 1000.
+        split: of a run, the test images; or those it was validated on, or trained on.
+        weights: of a run's last checkpoint, or of the one that was best on the validation images.
+        data_root: where the data sets of runs are; by default $SINGLESHOT_DATA, then the user's cache.
+        device: for runs: cpu, cuda, cuda:1, mps; auto takes the best there is.
+        as_json: print everything the page shows as JSON as well.
+    """
+    if not sources:
+        raise ValueError("name a file of predictions or a run: singleshot report predictions.npz -o report.html")
+    if output.suffix.lower() != ".html":
+        raise ValueError(f"--output {output} must end in .html")
+    if output.is_dir():
+        raise ValueError(f"--output {output} is a folder; name a file")
+    if replicates is not None and replicates != 0 and replicates < 2:
+        raise ValueError(f"--replicates must be at least 2, or 0 for no intervals, got {replicates}")
+    from singleshot.report.page import write_page
+
+    told = {"kind": kind, "scores": scores, "labels": labels, "labels_are": labels_are}
+    of_run = {"split": split, "weights": weights, "data_root": data_root, "device": device}
+    data = write_page(_subjects(sources, told, of_run, replicates), output, title=title, replicates=replicates)
+    if as_json:
+        print(json.dumps(data, indent=2, allow_nan=False))
+        return
+    for model in data["models"]:
+        print(f"{model['name']}: {model['verdict']}")
+    print(f"The page:  {printable(str(output))}")
+
+
+def _subjects(
+    sources: tuple[Path, ...], told: dict[str, Any], of_run: dict[str, Any], replicates: int | None
+) -> Iterator[Subject]:
+    """The sources, each measured when its turn comes."""
+    from singleshot.predictions.reading import is_predictions
+    from singleshot.report.page import subject_of_file, unique_names
+    from singleshot.report.page.gallery import EDGE, FEW_GALLERIES, SMALL_EDGE
+
+    runs = [source for source in sources if not is_predictions(source)]
+    edge = EDGE if len(runs) <= FEW_GALLERIES else SMALL_EDGE
+    for source, name in zip(sources, unique_names(sources), strict=True):
+        if is_predictions(source):
+            yield subject_of_file(source, name=name, told=told, replicates=replicates)
+        else:
+            from singleshot.report.page.run_subject import subject_of_run
+
+            yield subject_of_run(source, name=name, replicates=replicates, edge=edge, **of_run)

@@ -1,0 +1,64 @@
+// Calibration by class, and what is confused with what.
+
+function classesTable(model) {
+  const widest = Math.max(0.01, ...model.classes_by_gap.map((row) => Math.abs(row.gap)));
+  return sortableTable({
+    caption: `Calibration of the classes predicted by ${model.name}, the worst first`,
+    columns: [
+      { title: "Class", text: true, value: (row) => row.class, cell: (row) => row.class },
+      {
+        title: "Predicted",
+        help: "Examples predicted as this class",
+        value: (row) => row.count,
+        cell: (row) => countText(row.count),
+      },
+      {
+        title: "Confidence",
+        help: "Mean confidence of these predictions",
+        value: (row) => row.confidence,
+        cell: (row) => percentText(row.confidence),
+      },
+      {
+        title: "Accuracy",
+        help: "Share of these predictions that is right",
+        value: (row) => row.accuracy,
+        cell: (row) => percentText(row.accuracy),
+      },
+      {
+        title: "Gap",
+        help: "Confidence minus accuracy, in points of a hundred",
+        value: (row) => row.gap,
+        cell: (row) => gapCell(row.gap, widest),
+      },
+    ],
+    rows: model.classes_by_gap,
+    rowAttributes: (row) => ({ "data-class": row.class }),
+  });
+}
+
+/** A gap in points, with a bar to the right where confidence is too high and to the left where it is too low. */
+function gapCell(gap, widest) {
+  const half = (Math.abs(gap) / widest) * 50;
+  const bar = element("span", { class: gap > 0 ? "over" : "under" });
+  bar.style.width = `${half}%`;
+  bar.style.left = `${gap > 0 ? 50 : 50 - half}%`;
+  const sign = gap < 0 ? "−" : "+";
+  return [
+    element("span", { class: "gap-text" }, `${sign}${fixed(Math.abs(gap) * 100, 1)}`),
+    element("span", { class: "gap-bar", "aria-hidden": "true" }, bar),
+    element("span", { class: "unseen" }, gap > 0 ? " overconfident" : gap < 0 ? " underconfident" : ""),
+  ];
+}
+
+function confusionsTable(model) {
+  return sortableTable({
+    caption: `Classes that ${model.name} confuses with confidence`,
+    columns: [
+      { title: "It is", text: true, value: (row) => row.label, cell: (row) => row.label },
+      { title: "Predicted as", text: true, value: (row) => row.predicted, cell: (row) => row.predicted },
+      { title: "Times", value: (row) => row.count, cell: (row) => countText(row.count) },
+      { title: "Mean confidence", value: (row) => row.confidence, cell: (row) => percentText(row.confidence) },
+    ],
+    rows: model.confusions,
+  });
+}

@@ -1,0 +1,136 @@
+// The metrics of every model, and how far two models differ.
+
+function metricsTable(report) {
+  const best = Object.fromEntries(report.metrics.map((metric) => [metric.name, bestOf(report, metric)]));
+  const columns = [
+    {
+      title: "Model",
+      text: true,
+      value: (index) => report.models[index].name,
+      cell: (index) => modelName(report, index),
+    },
+    ...report.metrics.map((metric) => ({
+      title: metric.title,
+      help: metric.help,
+      first: metric.better === "lower" ? "ascending" : "descending",
+      value: (index) => report.models[index].metrics[metric.name]?.estimate,
+      cell: (index) => metricCell(report.models[index], metric, best[metric.name]),
+    })),
+  ];
+  return sortableTable({
+    caption: "Metrics of every model, with 95 % intervals",
+    columns,
+    rows: report.models.map((_, index) => index),
+    rowAttributes: (index) => ({ "data-model": report.models[index].name }),
+  });
+}
+
+function bestOf(report, metric) {
+  const values = report.models.map((model) => model.metrics[metric.name]?.estimate).filter(isNumber);
+  if (metric.better === null || values.length < 2) return null;
+  return metric.better === "higher" ? Math.max(...values) : Math.min(...values);
+}
+
+function metricCell(model, metric, best) {
+  const found = model.metrics[metric.name];
+  if (!found || found.estimate === null) return [element("span", { class: "muted" }, NOTHING)];
+  const isBest = best !== null && found.estimate === best;
+  return [
+    element("span", { class: isBest ? "estimate best" : "estimate" },
+      isBest ? element(
+        "span",
+        { class: "star", title: "best of this column" },
+        element("span", { "aria-hidden": "true" }, "★"),
+        element("span", { class: "unseen" }, "best: "),
+      ) : null,
+      number(found.estimate, metricText(found.estimate), { "data-metric": metric.name })),
+    isNumber(found.low)
+      ? element("span", { class: "interval" }, `${metricText(found.low)} – ${metricText(found.high)}`)
+      : null,
+  ];
+}
+
+/** The metrics of the only model: a row each, with its meaning beside it. */
+function metricsList(report) {
+  const [model] = report.models;
+  const interval = ({ low, high }) => (isNumber(low) ? `${metricText(low)} – ${metricText(high)}` : NOTHING);
+  return sortableTable({
+    caption: `Metrics of ${model.name}`,
+    columns: [
+      { title: "Metric", text: true, value: (metric) => metric.title, cell: (metric) => metric.title },
+      {
+        title: "Value",
+        value: (metric) => model.metrics[metric.name].estimate,
+        cell: (metric) => metricCell(model, metric, null)[0],
+      },
+      {
+        title: "95 % interval",
+        value: (metric) => model.metrics[metric.name].low,
+        cell: (metric) => interval(model.metrics[metric.name]),
+      },
+      { title: "Meaning", text: true, value: (metric) => metric.help, cell: (metric) => metric.help },
+    ],
+    rows: report.metrics.filter((metric) => model.metrics[metric.name]),
+    rowAttributes: () => ({ "data-model": model.name }),
+  });
+}
+
+function metricMeanings(report) {
+  const meaning = { higher: "Higher is better.", lower: "Lower is better." };
+  return element("details", { class: "numbers" }, element("summary", {}, "What these numbers mean"),
+    element("dl", { class: "meanings" }, report.metrics.map((metric) => [
+      element("dt", {}, metric.title),
+      element("dd", {}, [metric.help, meaning[metric.better]].filter(Boolean).join(" ")),
+    ])));
+}
+
+/** A row per pair of models, a column per metric. */
+function comparisonsTable(report) {
+  const names = report.metrics.filter((metric) =>
+    report.comparisons.some((pair) => pair.differences.some((one) => one.metric === metric.name)));
+  const of = (pair, metric) => pair.differences.find((one) => one.metric === metric.name);
+  const made = report.comparisons.filter((pair) => pair.differences.length);
+  return sortableTable({
+    caption: "Paired differences of the metrics of two models",
+    columns: [
+      {
+        title: "Compared", text: true, value: (pair) => pair.of,
+        cell: (pair) => [
+          element("span", {}, pair.of),
+          element("span", { class: "interval" }, `against ${pair.against}`),
+        ],
+      },
+      ...names.map((metric) => ({
+        title: metric.title,
+        help: metric.help,
+        value: (pair) => of(pair, metric)?.difference,
+        cell: (pair) => differenceCell(of(pair, metric), metric),
+      })),
+    ],
+    rows: made,
+  });
+}
+
+function differenceCell(one, metric) {
+  if (!one) return NOTHING;
+  const { symbol, word, tone } = judgement(one, metric.better);
+  return [
+    element("span", { class: "estimate" }, number(one.difference, signedText(one.difference))),
+    element("span", { class: "interval" }, `${signedText(one.low)} to ${signedText(one.high)}`),
+    element(
+      "span",
+      { class: `verdict-word ${tone}` },
+      `${symbol} ${word}`,
+      element("span", { class: "p" }, ` · p ${fixed(one.p_value, 3)}`),
+    ),
+  ];
+}
+
+/** Whether a difference is for the better, in a word and a sign; where its interval holds 0, nobody knows. */
+function judgement({ low, high }, better) {
+  const unclear = !isNumber(low) || !isNumber(high) || (low <= 0 && high >= 0);
+  if (unclear) return { symbol: "≈", word: "no clear difference", tone: "even" };
+  if (better === null) return { symbol: low > 0 ? "↑" : "↓", word: low > 0 ? "higher" : "lower", tone: "even" };
+  const improved = (low > 0) === (better === "higher");
+  return improved ? { symbol: "✓", word: "better", tone: "good" } : { symbol: "✕", word: "worse", tone: "bad" };
+}

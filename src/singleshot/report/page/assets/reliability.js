@@ -1,0 +1,102 @@
+// The reliability diagram with its counts below, and the histogram of right and wrong answers.
+
+const DENSE = 7; // pixels of a bar, below which hatching and outlines would hide it
+
+function reliabilityFigure(report, index, bins, width) {
+  const model = report.models[index], merged = coarseBins(model.fine, bins), errors = calibrationErrors(merged);
+  return element("figure", { class: "panel", "data-model": model.name },
+    element("figcaption", {}, modelName(report, index),
+      element("span", { class: "readings" },
+        "ECE ", number(errors.ece, metricText(errors.ece), { "data-model": model.name, "data-value": "ece" }),
+        " · MCE ", number(errors.mce, metricText(errors.mce), { "data-model": model.name, "data-value": "mce" }))),
+    reliabilityDrawing(model, merged, errors, width),
+    numbersBehind("The bins as numbers", () => binsTable(model, merged)));
+}
+
+function reliabilityDrawing(model, bins, errors, width) {
+  const left = 58, right = 12, inner = width - left - right;
+  const main = { left, top: 10, width: inner, height: Math.min(inner, 440) };
+  const counts = { left, top: main.top + main.height + 16, width: inner, height: 52 };
+  const svg = drawing(width, counts.top + counts.height + 38,
+    `Reliability diagram of ${model.name} in ${bins.length} bins: expected calibration error `
+    + `${metricText(errors.ece)}, at most ${metricText(errors.mce)}.`);
+  const { across, up, bottom } = drawAxes(svg, main, { ...SHARES, hideTicks: true }, { ...SHARES, label: "accuracy" });
+  const most = roundedUp(Math.max(...bins.map((bin) => bin.count)), 2);
+  const below = drawAxes(svg, counts, { ...SHARES, label: "confidence", grid: false },
+    { low: 0, high: most, ticks: [0, most], step: most, label: "count" });
+  const air = Math.min(1, inner / bins.length / 6);
+  if (inner / bins.length < DENSE) svg.classList.add("dense");
+  for (const bin of bins) {
+    if (!bin.count) continue; // an empty bin stays empty
+    const x1 = across(bin.lower) + air, x2 = across(bin.upper) - air;
+    const over = bin.confidence > bin.accuracy;
+    svg.append(column(x1, x2, main.top, below.bottom, binSentence(bin),
+      rectangle(x1, x2, bottom, up(bin.accuracy), "bar"),
+      rectangle(x1, x2, up(bin.accuracy), up(bin.confidence), over ? "over" : "under"),
+      shape("line", { x1, x2, y1: up(bin.accuracy), y2: up(bin.accuracy), class: "bar-end" }),
+      rectangle(x1, x2, below.bottom, Math.min(below.up(bin.count), below.bottom - 1), "count")));
+  }
+  svg.append(shape("line", { class: "diagonal", x1: across(0), y1: up(0), x2: across(1), y2: up(1) }));
+  return svg;
+}
+
+function binSentence(bin) {
+  const gap = bin.confidence - bin.accuracy, direction = gap > 0 ? "overconfident" : "underconfident";
+  return `Confidence in ${rangeText(bin)}: ${amountText(bin.count, "example")}, ${percentText(bin.accuracy)} right, `
+    + `mean confidence ${percentText(bin.confidence)}; ${direction} by ${fixed(Math.abs(gap) * 100, 1)} points.`;
+}
+
+function histogramFigure(report, index, bins, logarithmic, width) {
+  const model = report.models[index], merged = coarseBins(model.fine, bins);
+  const right = sum(merged.map((bin) => bin.correct));
+  return element("figure", { class: "panel" },
+    element("figcaption", {}, modelName(report, index),
+      element("span", { class: "readings" }, `${countText(right)} right, ${countText(model.count - right)} wrong`)),
+    histogramDrawing(model, merged, logarithmic, width));
+}
+
+/** Right answers upwards, wrong ones downwards. Logarithmic counts start at 1/2, so that one example is to be seen. */
+function histogramDrawing(model, bins, logarithmic, width) {
+  const left = 58, frame = { left, top: 10, width: width - left - 12, height: 200 };
+  const most = Math.max(1, ...bins.map((bin) => Math.max(bin.correct, bin.count - bin.correct)));
+  const length = logarithmic ? (count) => (count ? Math.log10(count) + 0.3 : 0) : (count) => count;
+  const { ticks: above, step } = logarithmic ? decades(most) : roundTicks(0, most, 3);
+  const lowest = length(Math.max(...bins.map((bin) => bin.count - bin.correct)));
+  const highest = length(Math.max(...bins.map((bin) => bin.correct)));
+  const low = -Math.max(lowest, highest * 0.12) * 1.05, high = Math.max(highest, lowest * 0.12) * 1.05;
+  const ticks = [
+    ...above.map((tick) => -length(tick)).filter((tick) => tick >= low && tick),
+    ...above.map(length).filter((tick) => tick <= high),
+  ];
+  const text = (place) => tickText(
+    logarithmic ? (place ? 10 ** (Math.abs(place) - 0.3) : 0) : Math.abs(place),
+    logarithmic ? 1 : step,
+  );
+  const svg = drawing(width, frame.top + frame.height + 38,
+    `Confidence of right and wrong answers of ${model.name}, counted in ${bins.length} bins.`);
+  const { across, up } = drawAxes(
+    svg,
+    frame,
+    { ...SHARES, label: "confidence" },
+    { low, high, ticks, text, label: "wrong  ·  right" },
+  );
+  const air = Math.min(1, frame.width / bins.length / 6);
+  if (frame.width / bins.length < DENSE) svg.classList.add("dense");
+  for (const bin of bins) {
+    if (!bin.count) continue;
+    const x1 = across(bin.lower) + air, x2 = across(bin.upper) - air, wrong = bin.count - bin.correct;
+    const sentence = `Confidence in ${rangeText(bin)}: ${countText(bin.correct)} right, ${countText(wrong)} wrong.`;
+    svg.append(column(x1, x2, frame.top, frame.top + frame.height, sentence,
+      rectangle(x1, x2, up(0), up(length(bin.correct)), "bar"), rectangle(x1, x2, up(0), up(-length(wrong)), "over")));
+  }
+  svg.append(shape(
+    "line",
+    { class: "axis-line strong", x1: frame.left, x2: frame.left + frame.width, y1: up(0), y2: up(0) },
+  ));
+  return svg;
+}
+
+function decades(most) {
+  const powers = Math.ceil(Math.log10(most));
+  return { ticks: Array.from({ length: powers + 1 }, (_, power) => 10 ** power), step: 1 };
+}

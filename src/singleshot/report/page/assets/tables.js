@@ -1,0 +1,81 @@
+// Tables that sort by a click or a key on a column's head.
+
+/**
+ * columns: {title, help?, value(row) to sort by, cell(row) to show, text?: true, first?: "ascending" | "descending"}.
+ * Numbers go from the largest first, text from A; what is missing always comes last. `kept` remembers the order for the
+ * next table of the same kind, where one is made anew with every move of a slider.
+ */
+function sortableTable({ caption, columns, rows, rowAttributes = () => ({}), kept = {} }) {
+  const body = element("tbody");
+  const lines = rows.map((row) => ({
+    row,
+    line: element("tr", rowAttributes(row), columns.map((column, index) =>
+      element(
+        index ? "td" : "th",
+        { class: column.text ? "text" : "number", scope: index ? null : "row" },
+        column.cell(row),
+      ))),
+  }));
+  const heads = columns.map((column, index) => {
+    const arrow = element("span", { class: "arrow", "aria-hidden": "true" });
+    const button = element(
+      "button",
+      { type: "button", title: column.help, click: () => sortBy(index) },
+      column.title,
+      arrow,
+    );
+    return element("th", { scope: "col", class: column.text ? "text" : "number", "aria-sort": "none" }, button);
+  });
+
+  function sortBy(index, direction = null) {
+    const column = columns[index], first = column.first ?? (column.text ? "ascending" : "descending");
+    const now = heads[index].getAttribute("aria-sort");
+    const next = direction ?? (now === "none" ? first : now === "ascending" ? "descending" : "ascending");
+    kept.order = [index, next];
+    heads.forEach((head, other) => head.setAttribute("aria-sort", other === index ? next : "none"));
+    const sign = next === "ascending" ? 1 : -1;
+    const ordered = [...lines].sort((a, b) => compareValues(column.value(a.row), column.value(b.row), sign));
+    body.append(...ordered.map(({ line }) => line));
+  }
+
+  body.append(...lines.map(({ line }) => line));
+  if (kept.order) sortBy(...kept.order);
+  return element("table", {},
+    element("caption", { class: "unseen" }, caption), element("thead", {}, element("tr", {}, heads)), body);
+}
+
+function compareValues(a, b, sign) {
+  const missing = (value) => value === null || value === undefined;
+  if (missing(a) || missing(b)) return missing(a) - missing(b);
+  return sign * (typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b);
+}
+
+/** Names of models with their colour, line and marker, as everywhere on the page. */
+function modelName(report, index) {
+  return element(
+    "span",
+    { class: "model-name" },
+    lineSample(index),
+    element("span", { title: report.models[index].name }, report.models[index].name),
+  );
+}
+
+/** The bins behind a diagram. */
+function binsTable(model, bins) {
+  return scrollBox(`Bins of ${model.name}`, sortableTable({
+    caption: `Bins of ${model.name}`,
+    columns: [
+      { title: "Confidence", text: true, value: (bin) => bin.lower, cell: (bin) => rangeText(bin) },
+      { title: "Examples", value: (bin) => bin.count, cell: (bin) => countText(bin.count) },
+      { title: "Right", value: (bin) => bin.correct, cell: (bin) => countText(bin.correct) },
+      { title: "Mean confidence", value: (bin) => bin.confidence, cell: (bin) => fixed(bin.confidence, 4) },
+      { title: "Accuracy", value: (bin) => bin.accuracy, cell: (bin) => fixed(bin.accuracy, 4) },
+    ],
+    rows: bins,
+  }), "low");
+}
+
+function rangeText(bin) {
+  const edge = (value) => String(Number(value.toFixed(4)));
+  return `(${edge(bin.lower)}, ${edge(bin.upper)}]`;
+}

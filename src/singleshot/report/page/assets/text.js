@@ -1,0 +1,62 @@
+// Numbers and words as people read them. Pure functions.
+
+const NOTHING = "–";
+
+function isNumber(value) {
+  return typeof value === "number"; // and not null, which stands for what is not known
+}
+
+/** So many decimals, rounded as Python's formatting does: an exact tie goes to the even digit. */
+function fixed(value, digits) {
+  if (value === null || value === undefined) return NOTHING;
+  const rounded = value.toFixed(digits);
+  const [, tail] = value.toFixed(Math.min(100, digits + 60)).split(".");
+  if (!/^50*$/.test(tail.slice(digits)) || Number(rounded.at(-1)) % 2 === 0) return rounded;
+  return (Number(rounded) - Math.sign(value) * 10 ** -digits).toFixed(digits); // toFixed took the one away from zero
+}
+
+/** A metric, as the command line's tables have it. */
+function metricText(value) {
+  if (value === null || value === undefined) return NOTHING;
+  return Math.abs(value) < 1000 ? fixed(value, 4) : value.toPrecision(4);
+}
+
+function signedText(value) {
+  if (value === null || value === undefined) return NOTHING;
+  return (value < 0 ? "−" : "+") + metricText(Math.abs(value));
+}
+
+/** A percentage to one decimal, or to as many as it takes that almost all does not read as all, nor few as none. */
+function percentText(share) {
+  if (share === null || share === undefined) return NOTHING;
+  const percent = share * 100;
+  let digits = 1;
+  while (digits < 5 && share > 0 && share < 1 && [0, 100].includes(Number(fixed(percent, digits)))) digits += 1;
+  return `${fixed(percent, digits)} %`;
+}
+
+function countText(count) {
+  return count.toLocaleString("en-US");
+}
+
+/** "1 example", "2 examples". */
+function amountText(count, one, several = `${one}s`) {
+  return `${countText(count)} ${count === 1 ? one : several}`;
+}
+
+/** The decimals of a tick, no more than its step needs. */
+function tickText(value, step) {
+  if (Math.abs(value) < step * 1e-6) value = 0; // and not -0
+  if (value >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;
+  if (value >= 1e4) return `${Number((value / 1e3).toPrecision(3))}k`;
+  if (step >= 1) return countText(Number(value.toFixed(1)));
+  let digits = 1;
+  while (digits < 8 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits += 1;
+  return value.toFixed(digits);
+}
+
+/** A value of a recipe: a list or a table as JSON, everything else as it is. */
+function plainText(value) {
+  if (value === null || value === undefined) return NOTHING;
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}

@@ -1,0 +1,90 @@
+"""Which classes were predicted: how far the confidence in each can be trusted, and what confident mistakes confuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from singleshot.metrics.examples import Examples
+from singleshot.report.page.text import class_label
+
+Codes = NDArray[np.unsignedinteger[Any]]
+
+MOST_CLASSES = 200
+MOST_CONFUSIONS = 30
+CONFUSION_THRESHOLD = 0.8
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The predicted class and the label of every example, in as few bytes as the number of classes allows."""
+
+    predicted: Codes
+    labels: Codes
+
+
+class AnswerGathering:
+    """Collects answers batch by batch, as a `Calibration` is updated."""
+
+    def __init__(self, classes: int) -> None:
+        self._dtype = np.min_scalar_type(max(classes - 1, 0))
+        self._predicted: list[Codes] = []
+        self._labels: list[Codes] = []
+
+    def update(
+        self, *, labels: NDArray[np.int64], logits: NDArray[Any] | None = None, probs: NDArray[Any] | None = None
+    ) -> None:
+        """Add a batch of scores (N, C) and labels (N,)."""
+        scores = torch.from_numpy(probs if logits is None else logits)
+        # the first of the largest, as `Calibration` has it; numpy's own search is slow across columns
+        self._predicted.append(scores.argmax(1).numpy().astype(self._dtype))
+        self._labels.append(labels.astype(self._dtype))
+
+    def finish(self) -> Answers:
+        """All answers so far, in the order they came."""
+        return Answers(np.concatenate(self._predicted), np.concatenate(self._labels))
+
+
+def classes_by_gap(answers: Answers, examples: Examples, names: tuple[str, ...] | None) -> list[dict[str, Any]]:
+    """Per predicted class its accuracy and confidence; those first whose gap is the least likely to be chance."""
+    confidence = examples.confidence.double().numpy()
+    count = np.bincount(answers.predicted)
+    correct = np.bincount(answers.predicted, examples.correct.numpy(), len(count))
+    total = np.bincount(answers.predicted, confidence, len(count))
+    there = np.flatnonzero(count)
+    worth = np.abs(total - correct)[there] / np.sqrt(count[there])  # |gap| · √count
+    worst = there[np.argsort(-worth, kind="stable")][:MOST_CLASSES]
+    return [
+        {
+            "class": class_label(int(one), names),
+            "count": int(count[one]),
+            "accuracy": correct[one] / count[one],
+            "confidence": total[one] / count[one],
+            "gap": (total[one] - correct[one]) / count[one],
+        }
+        for one in worst
+    ]
+
+
+def confusions(answers: Answers, examples: Examples, names: tuple[str, ...] | None) -> list[dict[str, Any]]:
+    """The most frequent pairs of label and predicted class among the confident mistakes."""
+    confident = (examples.confidence >= CONFUSION_THRESHOLD) & ~examples.correct
+    rows = confident.nonzero().squeeze(1).numpy()
+    classes = int(answers.predicted.max()) + 1
+    pairs = answers.labels[rows].astype(np.int64) * classes + answers.predicted[rows]  # one number is sorted faster
+    found, group, count = np.unique(pairs, return_inverse=True, return_counts=True)
+    total = np.bincount(group, examples.confidence[rows].double().numpy(), len(found))
+    most = np.argsort(-count, kind="stable")[:MOST_CONFUSIONS]
+    return [
+        {
+            "label": class_label(int(found[one] // classes), names),
+            "predicted": class_label(int(found[one] % classes), names),
+            "count": int(count[one]),
+            "confidence": total[one] / count[one],
+        }
+        for one in most
+    ]

@@ -1,0 +1,113 @@
+"""Everything a page shows, as plain values ready for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Any
+
+from singleshot import __version__
+from singleshot.metrics.estimates import HIGHER_IS_BETTER
+from singleshot.report.page.classes import CONFUSION_THRESHOLD, classes_by_gap, confusions
+from singleshot.report.page.comparisons import ComparisonsWithFirst
+from singleshot.report.page.fine_bins import BIN_CHOICES, DEFAULT_BINS, FINE_BINS, fine_bins
+from singleshot.report.page.selection import coverage_points, guarantees, risk_coverage_points
+from singleshot.report.page.subject import Subject
+from singleshot.report.page.text import plain_value, shown
+from singleshot.report.page.verdict import verdict
+from singleshot.report.tables import metric_label
+
+HELP = {
+    "accuracy": "Share of examples whose predicted class is right.",
+    "mean_confidence": "Average score of the predicted class; of a calibrated classifier it equals the accuracy.",
+    "ece": "Expected calibration error: how far confidence and accuracy are apart, averaged over 20 bins of the score.",
+    "debiased_ece": "The ECE less what chance alone is expected to add.",
+    "adaptive_ece": "The ECE with bins that hold equally many examples.",
+    "smooth_ece": "The ECE with a smooth kernel in place of bins.",
+    "mce": "Maximum calibration error: the gap in the worst bin, which may hold few examples.",
+    "rmsce": "Root-mean-square calibration error: as the ECE, with large gaps weighing more.",
+    "nll": "Negative log-likelihood: the average surprise at the right answer; accuracy and calibration in one.",
+    "brier": "Squared distance between the probabilities and the right answer; accuracy and calibration in one.",
+    "aurc": "Area under the risk–coverage curve: the average error rate over all thresholds.",
+    "excess_aurc": "The AURC above that of a perfect order, all right answers before any wrong one.",
+    "overconfidence": "The part of the ECE from bins where confidence is above accuracy.",
+    "underconfidence": "The part of the ECE from bins where confidence is below accuracy.",
+}
+"""The metrics of the table, in the order of its columns."""
+
+
+def page_data(subjects: Iterable[Subject], *, title: str, replicates: int | None = None) -> dict[str, Any]:
+    """The data of a page. Subjects may come from a generator: of each but the first no examples are kept."""
+    models: list[dict[str, Any]] = []
+    comparisons = ComparisonsWithFirst(replicates)
+    for subject in subjects:
+        model = model_data(subject)
+        comparisons.add(subject, model["name"])
+        models.append(model)
+    page = {
+        "title": shown(title, longest=200),
+        "singleshot": __version__,
+        "made": datetime.now(timezone.utc).date().isoformat(),
+        "fine_bins": FINE_BINS,
+        "bin_choices": BIN_CHOICES,
+        "default_bins": DEFAULT_BINS,
+        "metrics": [_metric_column(name) for name in HELP],
+        "models": models,
+        "comparisons": comparisons.found,
+    }
+    return dict(_finite(page))
+
+
+def model_data(subject: Subject) -> dict[str, Any]:
+    """What a page shows of one classifier."""
+    measured = subject.measured
+    evaluation, examples = measured.evaluation, measured.evaluation.examples
+    assert examples is not None
+    sentence, tone = verdict(evaluation)
+    return {
+        "name": shown(subject.name),
+        "kind": subject.kind,
+        "about": shown(subject.about, longest=500),
+        "count": evaluation.result.count,
+        "classes": measured.classes,
+        "verdict": sentence,
+        "tone": tone,
+        "metrics": {name: _estimate(name, subject) for name in HELP},
+        "fine": fine_bins(examples),
+        "risk_coverage": risk_coverage_points(examples),
+        "coverage": coverage_points(evaluation.result),
+        "guarantees": guarantees(examples),
+        "classes_by_gap": classes_by_gap(measured.answers, examples, measured.class_names),
+        "confusion_threshold": CONFUSION_THRESHOLD,
+        "confusions": confusions(measured.answers, examples, measured.class_names),
+        "gallery": subject.gallery,
+        "passes": subject.passes,
+        "training": subject.training,
+        "recipe": plain_value(subject.recipe),
+        "environment": plain_value(subject.environment),
+        "command": shown(subject.command, longest=2000),
+    }
+
+
+def _metric_column(name: str) -> dict[str, Any]:
+    better = None if name == "mean_confidence" else "higher" if name in HIGHER_IS_BETTER else "lower"
+    return {"name": name, "title": metric_label(name), "better": better, "help": HELP[name]}
+
+
+def _estimate(name: str, subject: Subject) -> dict[str, float | None]:
+    evaluation = subject.measured.evaluation
+    interval = evaluation.intervals.get(name)
+    return {
+        "estimate": evaluation.metrics()[name],
+        "low": None if interval is None else interval.low,
+        "high": None if interval is None else interval.high,
+    }
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for every number that JSON cannot hold, and Python's own numbers for numpy's."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return plain_value(float(value)) if isinstance(value, float) else value

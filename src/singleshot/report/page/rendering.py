@@ -1,0 +1,54 @@
+"""The page itself: a template of the package with styles, scripts and data put inside, so that one file is all."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from singleshot.files import write_text
+
+ASSETS = "assets"
+TEMPLATE = "page.html.j2"
+ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
+
+
+def script_json(data: Any) -> str:
+    r"""JSON that may stand inside a script element: no sign of it can end the element or begin another.
+
+    >>> script_json({"name": "</script> & \u2028"})
+    '{"name":"\\u003c/script\\u003e \\u0026 \\u2028"}'
+    """
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))  # ASCII: line separators and all are escaped
+    return text.translate(ESCAPED)
+
+
+def render(data: dict[str, Any]) -> str:
+    """The page of this data as HTML."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    folder = files(__package__) / ASSETS
+    # scripts define what they offer; page.js, the last of them, sets it going
+    there = sorted((one.name for one in folder.iterdir()), key=lambda name: (name == "page.js", name))
+
+    def joined(ending: str) -> str:
+        return "\n".join((folder / name).read_text(encoding="utf-8") for name in there if name.endswith(ending))
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    template = environment.from_string((folder / TEMPLATE).read_text(encoding="utf-8"))
+    return template.render(
+        title=data["title"],
+        models=[
+            {"name": model["name"], "verdict": model["verdict"], "tone": model["tone"]} for model in data["models"]
+        ],
+        data=Markup(script_json(data)),  # escaped for where it stands; the other two are the package's own
+        css=Markup(joined(".css")),
+        script=Markup(joined(".js")),
+    )
+
+
+def write_html(data: dict[str, Any], path: Path) -> None:
+    """Write the page; it appears whole or not at all."""
+    write_text(path, render(data))

@@ -1,0 +1,110 @@
+"""What a page tells of one classifier: a file of predictions measured in one pass, and what else is known of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from singleshot.metrics.grouped import GROUPS
+from singleshot.predictions import Predictions, read_predictions
+from singleshot.predictions.evaluation import Evaluation, evaluate_predictions
+from singleshot.report.page.classes import AnswerGathering, Answers
+from singleshot.report.page.fine_bins import DEFAULT_BINS
+from singleshot.report.tables import amount
+
+MOST_EXACT = 100_000
+"""Examples up to which intervals are those of ``singleshot evaluate``; with more, groups of them are resampled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Predictions, measured."""
+
+    evaluation: Evaluation
+    answers: Answers
+    classes: int
+    class_names: tuple[str, ...] | None
+    about_intervals: str
+    groups: int | None  # how many were resampled; None: the examples themselves
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A classifier on a page."""
+
+    name: str
+    kind: Literal["run", "file"]
+    about: str
+    command: str  # to have the same numbers again
+    measured: Measured
+    gallery: dict[str, Any] | None = None
+    passes: dict[str, Any] | None = None
+    training: list[dict[str, Any]] | None = None
+    recipe: dict[str, Any] | None = None
+    environment: dict[str, Any] | None = None
+
+
+def measure(predictions: Predictions, replicates: int | None) -> Measured:
+    """Everything that one pass over the predictions gives, with the numbers of ``singleshot evaluate``."""
+    gathering = AnswerGathering(predictions.classes)
+    evaluation = evaluate_predictions(
+        predictions,
+        bins=DEFAULT_BINS,
+        replicates=replicates,
+        keep_examples=True,
+        groups_above=MOST_EXACT,
+        also=gathering.update,
+    )
+    count = evaluation.result.count
+    groups = GROUPS if count > MOST_EXACT else None
+    said = "no intervals"
+    if evaluation.intervals:
+        of_what = f" of {groups:,} groups of examples" if groups else ""
+        said = f"95 % intervals from {1000 if replicates is None else replicates:,} resamples{of_what}"
+    return Measured(evaluation, gathering.finish(), predictions.classes, predictions.class_names, said, groups)
+
+
+def subject_of_file(
+    path: Path, *, name: str | None = None, told: Mapping[str, Any] | None = None, replicates: int | None = None
+) -> Subject:
+    """A file of predictions; ``told`` is what `read_predictions` must be told of it."""
+    said = {option: value for option, value in (told or {}).items() if value is not None}
+    file = read_predictions(path, **said)
+    measured = measure(file, replicates)
+    size = f"{amount(measured.evaluation.result.count, 'example')}, {amount(file.classes, 'class', 'classes')}"
+    flags = [word for option, value in said.items() for word in (f"--{option.replace('_', '-')}", str(value))]
+    return Subject(
+        name=str(path) if name is None else name,
+        kind="file",
+        about=f"{size}, {file.kind}; {measured.about_intervals}",
+        command=evaluate_command(path, flags, replicates),
+        measured=measured,
+    )
+
+
+def evaluate_command(path: Path, flags: Sequence[str], replicates: int | None) -> str:
+    """What to type to have the numbers of a page in a terminal."""
+    asked = [] if replicates is None else ["--replicates", str(replicates)]
+    return shlex.join(["singleshot", "evaluate", str(path), *flags, *asked])
+
+
+def unique_names(paths: Sequence[Path]) -> list[str]:
+    """A short name for each: the last part of its path; the whole path, or a number, where that is not enough.
+
+    >>> unique_names([Path("runs/a"), Path("b.npz"), Path("old/b.npz"), Path("runs/a")])
+    ['runs/a', 'b.npz', 'old/b.npz', 'runs/a (2)']
+    """
+    short = [path.name or str(path) for path in paths]
+    names: list[str] = []
+    for path, name in zip(paths, short, strict=True):
+        chosen = name if short.count(name) == 1 else str(path)
+        number = 2
+        unnumbered = chosen
+        while chosen in names:
+            chosen = f"{unnumbered} ({number})"
+            number += 1
+        names.append(chosen)
+    return names

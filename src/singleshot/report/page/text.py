@@ -1,0 +1,38 @@
+"""Names and values from outside, as a page shows them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from singleshot.terminal import printable
+
+LONGEST = 120
+
+
+def shown(text: object, longest: int = LONGEST) -> str:
+    r"""Text on one line, whatever it holds: control characters and marks that turn text around are spelled out.
+
+    >>> shown("cat\u202etac\n"), shown("x" * 200, longest=5)
+    ('cat\\u202etac\\n', 'xxxx…')
+    """
+    plain = printable(str(text))
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
+
+
+def class_label(index: int, names: tuple[str, ...] | None) -> str:
+    """The name of a class, or its number where it has none."""
+    return str(index) if names is None else shown(names[index])
+
+
+def plain_value(value: Any) -> Any:
+    """A value as JSON can hold it: every number finite or None, every text shown, whatever else as text."""
+    if isinstance(value, dict):
+        return {shown(name): plain_value(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(inner) for inner in value]
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return shown(value, longest=1000)
