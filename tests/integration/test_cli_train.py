@@ -152,9 +152,10 @@ def test_evaluate_gives_the_numbers_and_the_predictions_behind_them(place: Path)
         logits, labels = (torch.from_numpy(arrays[name]) for name in ("logits", "labels"))
     calibration = ss.Calibration(bins=20)
     calibration.update(logits=logits, labels=labels)
-    assert numbers["count"] == len(labels) == 90
-    result = calibration.compute().to_dict()
-    assert {name: numbers[name] for name in result} == result
+    assert numbers["count"] == len(labels) == 20  # a tenth of the 200 that are used
+    result = calibration.compute()
+    assert {name: numbers[name] for name in result.metrics()} == pytest.approx(result.metrics(), abs=1e-6)
+    assert numbers["bins"]["count"] == result.bins.count.tolist()
     # And they are what the run itself saw when it was at its best.
     records = read_records(place / "runs" / "base" / "metrics.jsonl")
     best = min(records, key=lambda record: record["validation"]["nll"])
@@ -167,8 +168,8 @@ def test_evaluate_shows_a_table_of_the_test_images(place: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("runs/base: 899 test images, one forward pass each, after step ")
     for metric in ("Accuracy", "ECE", "MCE", "NLL", "Brier", "Mean confidence"):
-        assert re.search(rf"^  {metric} +\d+\.\d{{4}}$", shown.stdout, re.MULTILINE)
-    assert re.search(r"On average (over|under)confident by \d+\.\d points\.$", shown.stdout.strip())
+        assert re.search(rf"^  {metric} +\d+\.\d{{4}}   \d+\.\d{{4}} – \d+\.\d{{4}}$", shown.stdout, re.MULTILINE)
+    assert re.search(r"On average (over|under)confident by \d+\.\d points\.$", shown.stdout, re.MULTILINE)
 
 
 def test_predict_classifies_files_and_folders_and_abstains(place: Path, tmp_path: Path) -> None:
