@@ -108,11 +108,18 @@ def test_the_same_source_twice_has_two_names(place: Path, capsys: pytest.Capture
 def test_many_examples_are_resampled_in_groups(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("singleshot.report.page.subject.MOST_EXACT", 1400)
-    run(report, "test.npz", "val.npz", "--json", "--replicates", "20")
+    monkeypatch.setattr("singleshot.predictions.evaluation.MOST_EXACT", 1400)
+    run(report, "test.npz", "test.npz", "--json", "--replicates", "20")
     found: Any = shown_json(capsys)
     assert "from 20 resamples of 1,000 groups of examples" in found["models"][0]["about"]
-    assert found["models"][0]["metrics"]["ece"]["low"] > 0
+    run(evaluate, "test.npz", "test.npz", "--json", "--replicates", "20")
+    evaluated: Any = shown_json(capsys)
+    for name, shown in found["models"][0]["metrics"].items():
+        interval = evaluated["evaluations"][0]["intervals"][name]
+        assert (shown["low"], shown["high"]) == (interval["low"], interval["high"]), name
+    compared = {one["metric"]: one for one in found["comparisons"][0]["differences"]}
+    for name, one in evaluated["comparisons"][0]["differences"].items():
+        assert (compared[name]["low"], compared[name]["high"]) == (one["low"], one["high"])
 
 
 def test_files_without_names_are_told_of_as_in_evaluate(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

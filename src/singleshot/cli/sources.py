@@ -15,7 +15,7 @@ from singleshot.metrics.comparison import Resampled, resampled_metrics
 from singleshot.metrics.estimates import METRICS
 from singleshot.predictions import Predictions, read_predictions
 from singleshot.predictions.comparing import COMPARED, differences, why_not_compared
-from singleshot.predictions.evaluation import MOST_RESAMPLED, Evaluation, evaluate_predictions
+from singleshot.predictions.evaluation import MOST_RESAMPLED, Evaluation, evaluate_predictions, groups_for
 from singleshot.predictions.reading import is_predictions
 from singleshot.report.tables import amount, consistency_line, difference_lines, metric_lines, verdict
 from singleshot.terminal import printable
@@ -132,7 +132,8 @@ def comparisons(found: list[Evaluated], replicates: int | None, bins: int) -> li
 
     @cache  # the first is compared with all the others
     def resampled(examples: Examples) -> Resampled:
-        return resampled_metrics(examples, COMPARED, replicates=replicates, bins=bins)
+        groups = groups_for(len(examples))
+        return resampled_metrics(examples, COMPARED, replicates=replicates, bins=bins, groups=groups)
 
     return [_compare(one, found[0], resampled, most) for one in found[1:]]
 

@@ -18,6 +18,8 @@ from singleshot.predictions.predictions import Predictions
 
 MOST_RESAMPLED = 1_000_000
 """Examples up to which intervals are made without being asked for: so far they take seconds and a few megabytes."""
+MOST_EXACT = 100_000
+"""Examples up to which each one is resampled; with more it is random groups of them, which takes seconds."""
 FEWEST_RESAMPLED = 30
 """Examples from which on intervals are made: resamples of fewer say little about the next."""
 
@@ -60,7 +62,7 @@ def evaluate_predictions(
     classwise: bool = False,
     replicates: int | None = None,
     keep_examples: bool = False,
-    groups_above: int | None = None,
+    test_calibration: bool = True,
     also: Callable[..., None] | None = None,
 ) -> Evaluation:
     """Measure predictions in one pass that needs O(bins) memory, and 13 bytes per example where examples are kept.
@@ -74,8 +76,7 @@ def evaluate_predictions(
         replicates: bootstrap resamples for the intervals, 0 for none; by default 1,000, and none for more than a
             million examples. There are none for fewer than 30 either.
         keep_examples: keep them in any case, for thresholds.
-        groups_above: with more examples than this, resample groups of them, in seconds and however many there are,
-            and leave out the test of perfect calibration.
+        test_calibration: also test that calibration is perfect, where there are intervals.
         also: is given every batch too, as the ``update`` of a metric is.
     """
     calibration = Calibration(bins=bins, classwise=classwise)
@@ -96,23 +97,27 @@ def evaluate_predictions(
         if groups is not None:
             groups.update(**batch)
     examples = gathering.finish() if gathering is not None else None
-    in_groups = min(GROUPS, count) if groups_above is not None and count > groups_above else None
     if replicates is None:
-        replicates = 1000 if in_groups or count <= MOST_RESAMPLED else 0
+        replicates = 1000 if count <= MOST_RESAMPLED else 0
     result = calibration.compute()
     if examples is None:
         return Evaluation(result, None)
     intervals = {}
     if replicates and count >= FEWEST_RESAMPLED:
-        intervals = bootstrap(examples, replicates=replicates, bins=bins, groups=in_groups)
+        intervals = bootstrap(examples, replicates=replicates, bins=bins, groups=groups_for(count))
         points = {name: one.estimate for name, one in intervals.items()}
         if groups is not None and count >= FEWEST_PER_CLASS * predictions.classes:
             intervals["classwise_ece"] = groups.interval(replicates=replicates)
     else:
         points = point_estimates(examples, bins)
-    is_tested = replicates and not in_groups
+    is_tested = replicates and test_calibration
     consistency = consistency_test(examples, replicates=replicates, bins=bins) if is_tested else None
     return Evaluation(result, examples, intervals, consistency, points)
+
+
+def groups_for(count: int) -> int | None:
+    """How many groups of so many examples are resampled; None where each example is."""
+    return GROUPS if count > MOST_EXACT else None
 
 
 def point_estimates(examples: Examples, bins: int) -> dict[str, float]:

@@ -8,15 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from singleshot.metrics.grouped import GROUPS
 from singleshot.predictions import Predictions, read_predictions
-from singleshot.predictions.evaluation import Evaluation, evaluate_predictions
+from singleshot.predictions.evaluation import Evaluation, evaluate_predictions, groups_for
 from singleshot.report.page.classes import AnswerGathering, Answers
 from singleshot.report.page.fine_bins import DEFAULT_BINS
 from singleshot.report.tables import amount
-
-MOST_EXACT = 100_000
-"""Examples up to which intervals are those of ``singleshot evaluate``; with more, groups of them are resampled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +51,11 @@ def measure(predictions: Predictions, replicates: int | None) -> Measured:
         bins=DEFAULT_BINS,
         replicates=replicates,
         keep_examples=True,
-        groups_above=MOST_EXACT,
+        test_calibration=False,
         also=gathering.update,
     )
     count = evaluation.result.count
-    groups = GROUPS if count > MOST_EXACT else None
+    groups = groups_for(count)
     said = "no intervals"
     if evaluation.intervals:
         of_what = f" of {groups:,} groups of examples" if groups else ""
