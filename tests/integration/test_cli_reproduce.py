@@ -36,6 +36,8 @@ def test_a_figure_is_planned_made_looked_at_and_not_made_twice(tmp_path: Path) -
     folder = tmp_path / "reproduce"
     assert (folder / "figures" / "fig2-digits.png").stat().st_size > 10_000
     assert json.loads((folder / "figures" / "fig2-digits.json").read_text()) == numbers["fig2-digits"]
+    assert f"The page: {Path('reproduce') / 'report.html'}" in made.stderr
+    assert "Baseline" in (folder / "report.html").read_text(encoding="utf-8")
     (result,) = (folder / "results").rglob("*.json")
     written = result.stat().st_mtime_ns
 

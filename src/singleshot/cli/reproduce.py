@@ -42,7 +42,8 @@ def reproduce(  # noqa: PLR0917
 
     Every run is named after its recipe: what is finished is never run twice, and the same command continues a grid
     that was stopped. Results are plain JSON files in OUTPUT/results, runs with their weights are in OUTPUT/runs, tables
-    in OUTPUT/tables and figures in OUTPUT/figures. "status" shows how far the grid in OUTPUT is, and changes nothing.
+    in OUTPUT/tables and figures in OUTPUT/figures; OUTPUT/report.html shows the methods of the first network. "status"
+    shows how far the grid in OUTPUT is, and changes nothing.
 
     Example: singleshot reproduce table1 --dataset digits --model resnet18 --seeds 3 --jobs 2
 
@@ -107,6 +108,7 @@ def _engine(output: Path, jobs: int, scheduler: str | None, data_root: Path | No
 
 def _reproduce(request: Request, output: Path, engine: Engine, table_format: TableFormat, as_json: bool) -> None:
     from singleshot.cli.grid_display import GridDisplay, say
+    from singleshot.experiments.engines import LocalEngine
     from singleshot.experiments.exhibition import exhibit_all
     from singleshot.experiments.grid import run_grid
     from singleshot.experiments.store import ResultStore
@@ -118,11 +120,14 @@ def _reproduce(request: Request, output: Path, engine: Engine, table_format: Tab
     _check_data(grids, store, engine)
     request.save(output)
     failed = []
+    before = len(store.results)
     for grid in grids:
         with GridDisplay(grid, store) as display:
             failed += run_grid(grid, store, engine, watcher=display, on_outcome=display.came)
     made = exhibit_all(grids, store, output)
     _print(made, output, table_format, as_json)
+    if isinstance(engine, LocalEngine):  # the runs of a cluster are elsewhere
+        _write_page(grids, store, output, engine.data_root, anew=len(store.results) > before)
     if failed:
         reasons = "\n".join(f"  {outcome.job.title}: {outcome.error}" for outcome in failed)
         raise StoppedError(f"{len(failed)} runs failed; the same command tries them again:\n{reasons}")
@@ -147,6 +152,22 @@ def _check_data(grids: list[Grid], store: ResultStore, engine: Engine) -> None:
                     f"{store.paths[job.key]} was measured on other images of {job.recipe.dataset} than there are here; "
                     "choose another --output, or bring those images back"
                 )
+
+
+def _write_page(grids: list[Grid], store: ResultStore, output: Path, data_root: Path | None, *, anew: bool) -> None:
+    """The page of the first network's methods; results without their page are results all the same."""
+    from singleshot.cli.grid_display import say
+    from singleshot.experiments.grid_page import write_grid_page
+
+    page = output / "report.html"
+    if anew or not page.exists():
+        try:
+            if not write_grid_page(grids, store, output / "runs", page, data_root=data_root):
+                return
+        except (ValueError, OSError) as error:
+            say(f"No page was written: {error}")
+            return
+    say(f"The page: {page}")
 
 
 def _print(made: Exhibition, output: Path, table_format: TableFormat, as_json: bool) -> None:
