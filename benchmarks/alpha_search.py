@@ -68,7 +68,6 @@ def _doubt(log_probs: Tensor) -> Tensor:
 CANDIDATES: dict[str, VarianceReading] = {
     "total variation × epistemic share": lambda z: _total_variation(z) * epistemic_share(z),
     "Hellinger × epistemic share": lambda z: VARIANCE_KINDS["hellinger"](z) * epistemic_share(z),
-    "Hellinger × √(epistemic share)": lambda z: VARIANCE_KINDS["hellinger"](z) * epistemic_share(z).sqrt(),
     "total variation × √(epistemic share)": lambda z: _total_variation(z) * epistemic_share(z).sqrt(),
     "total variation × confidence": lambda z: _total_variation(z) * (1 - _doubt(z)),
     "total variation beyond doubt": lambda z: (

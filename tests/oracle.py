@@ -48,7 +48,7 @@ def alpha(logits: Array, kind: str) -> Array:
         per_pass = [np.abs(p - m).sum(-1) / 2 for p in probs]
     elif kind == "mutual_information":
         per_pass = [(p * np.log(p / m)).sum(-1) / np.log(passes) for p in probs]
-    elif kind == "hellinger":
+    elif kind in ("hellinger", "epistemic"):
         per_pass = [np.sqrt(np.maximum(1 - coefficient(p, m), 0)) for p in probs]
     else:
         raise AssertionError(kind)
@@ -57,6 +57,8 @@ def alpha(logits: Array, kind: str) -> Array:
         mean = mean * passes / (passes - 1)
     if kind == "confident_disagreement":
         mean = mean * (1 - entropy(m) / np.log(classes))
+    if kind == "epistemic":
+        mean = mean * np.sqrt(np.maximum(entropy(m) - entropy(probs).mean(0), 0) / entropy(m))
     return mean
 
 

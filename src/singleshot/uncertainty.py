@@ -78,6 +78,8 @@ def normalized_variance(logits: Tensor, kind: str | VarianceReading = "bhattacha
             - ``mutual_information``: (1/T) Σ_t KL(p_t ‖ m) / log T
             - ``hellinger``: (1/T) Σ_t √(1 − BC(p_t, m))
             - ``confident_disagreement``: total variation × (1 − H(m) / log C)
+            - ``epistemic``: Hellinger × √(I / H(m)), with I = (1/T) Σ_t KL(p_t ‖ m), the mutual information: the share
+              of the average's uncertainty that comes from disagreement, not from passes that are unsure themselves
             - or a function of your own from log-probabilities (T, B, C) to (B,)
 
     >>> agree = torch.tensor([[[5.0, 0.0]], [[5.0, 0.0]]])
@@ -176,11 +178,20 @@ def _normalized_mutual_information(log_probs: Tensor) -> Tensor:
 
 
 def _hellinger(log_probs: Tensor) -> Tensor:
-    squared = _one_minus_coefficient(log_probs)
-    positive = squared > 0
-    # The slope of √ at 0 is infinite: passes that agree exactly take the constant branch, whose slope is 0.
-    root = torch.where(positive, torch.where(positive, squared, 1).sqrt(), 0)
-    return root.mean(0).clamp(max=1)
+    return _flat_root(_one_minus_coefficient(log_probs)).mean(0).clamp(max=1)
+
+
+def _flat_root(values: Tensor) -> Tensor:
+    """√ with slope 0 at 0, where its own is infinite: passes that agree exactly take the constant branch."""
+    positive = values > 0
+    return torch.where(positive, torch.where(positive, values, 1).sqrt(), 0)
+
+
+def _epistemic(log_probs: Tensor) -> Tensor:
+    """In a net that knows its images by heart each pass is sure, and all its doubt is disagreement: the share is 1."""
+    doubt = _entropy(_log_mean(log_probs)).clamp(min=torch.finfo(log_probs.dtype).tiny)
+    share = (_mutual_information(log_probs) / doubt).clamp(max=1)
+    return _hellinger(log_probs) * _flat_root(share)
 
 
 def _confident_disagreement(log_probs: Tensor) -> Tensor:
@@ -196,4 +207,5 @@ VARIANCE_KINDS: dict[str, VarianceReading] = {
     "mutual_information": _normalized_mutual_information,
     "hellinger": _hellinger,
     "confident_disagreement": _confident_disagreement,
+    "epistemic": _epistemic,
 }

@@ -20,6 +20,7 @@ READINGS = {
     "total_variation": "total variation",
     "hellinger": "Hellinger",
     "confident_disagreement": "confident disagreement",
+    "epistemic": "epistemic",
 }
 """Readings of α other than the default."""
 HELD_OUT = 0.1

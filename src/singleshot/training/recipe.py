@@ -8,7 +8,13 @@ from typing import Literal, get_args
 
 LossName = Literal["cross_entropy", "label_smoothing", "ci", "entropy_ci", "focal", "vwci"]
 VarianceName = Literal[
-    "bhattacharyya", "unbiased", "mutual_information", "total_variation", "hellinger", "confident_disagreement"
+    "bhattacharyya",
+    "unbiased",
+    "mutual_information",
+    "total_variation",
+    "hellinger",
+    "confident_disagreement",
+    "epistemic",
 ]
 MemoryName = Literal["normal", "low"]
 PrecisionName = Literal["float32", "bfloat16", "float16"]
