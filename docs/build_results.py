@@ -8,8 +8,11 @@ marks is made anew; the sentences around them are written by hand.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from singleshot.checks import check_choice
 from singleshot.experiments.estimate import Estimate
@@ -27,6 +30,7 @@ from singleshot.training.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS, IMAGES = ROOT / "results" / "runs", ROOT / "docs" / "images"
+ALPHA = ROOT / "results" / "alpha_search.json"
 PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
 SEEDS = 3
 START, END = "<!-- results: ", "<!-- end of results -->"
@@ -84,10 +88,32 @@ def _made(mark: str, store: ResultStore, folder: Path) -> str:
             return _versus(method, _base(dataset, model), store)
         case ["figure", number, dataset, model, *models]:
             return _figure(number, dataset, _picture(number, dataset, model, *models), folder)
+        case ["alpha"]:
+            return _alpha(json.loads(ALPHA.read_text(encoding="utf-8")))
     raise ValueError(
-        f"no mark is {mark!r}; there are 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL' and "
-        "'figure NUMBER DATA MODEL MODEL...'"
+        f"no mark is {mark!r}; there are 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
+        "'figure NUMBER DATA MODEL MODEL...' and 'alpha'"
     )
+
+
+def _alpha(rows: list[dict[str, Any]]) -> str:
+    """ECE and NLL of each reading of α in each regime, and the NLL it loses to the best there, as `alpha_search` does."""
+    regimes, methods = (list(dict.fromkeys(row[name] for row in rows)) for name in ("regime", "method"))
+    means = {
+        (method, regime): tuple(
+            fmean(row[name] for row in rows if (row["method"], row["regime"]) == (method, regime))
+            for name in ("ece", "nll")
+        )
+        for method in methods
+        for regime in regimes
+    }
+    best = {regime: min(means[method, regime][1] for method in methods) for regime in regimes}
+    lost = {method: fmean(means[method, regime][1] - best[regime] for regime in regimes) for method in methods}
+    lines = [f"| reading | {' | '.join(regimes)} | NLL lost |", f"| --- |{' ---: |' * (len(regimes) + 1)}"]
+    for method in sorted(methods, key=lost.__getitem__):
+        cells = [f"{ece:.3f} / {nll:.3f}" for ece, nll in (means[method, regime] for regime in regimes)]
+        lines.append(f"| {method} | {' | '.join(cells)} | {lost[method]:.3f} |")
+    return "\n".join(lines)
 
 
 def _versus(method: str, base: Recipe, store: ResultStore) -> str:

@@ -15,12 +15,12 @@ EPSILONS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 PASSES = (2, 3, 5, 10)
 """Numbers of stochastic passes of Fig. 4."""
 READINGS = {
-    "unbiased": "unbiased",
-    "mutual_information": "mutual information",
     "total_variation": "total variation",
-    "hellinger": "Hellinger",
-    "confident_disagreement": "confident disagreement",
     "epistemic": "epistemic",
+    "confident_disagreement": "confident disagreement",
+    "mutual_information": "mutual information",
+    "hellinger": "Hellinger",
+    "unbiased": "unbiased",
 }
 """Readings of α other than the default."""
 HELD_OUT = 0.1
