@@ -97,7 +97,7 @@ def _made(mark: str, store: ResultStore, folder: Path) -> str:
 
 
 def _alpha(rows: list[dict[str, Any]]) -> str:
-    """ECE and NLL of each reading of α in each regime, and the NLL it loses to the best there, as `alpha_search` does."""
+    """ECE and NLL of each reading of α in each regime, and the NLL that it loses to the best one there."""
     regimes, methods = (list(dict.fromkeys(row[name] for row in rows)) for name in ("regime", "method"))
     means = {
         (method, regime): tuple(
