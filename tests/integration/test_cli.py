@@ -113,12 +113,11 @@ def test_quickstart_is_interrupted_continued_and_restarted(tmp_path: Path) -> No
     assert all(run in runs for run in kept)
     assert "The page:     quickstart/report.html" in continued.stdout
     page = (tmp_path / "quickstart" / "report.html").read_text(encoding="utf-8")
-    assert (
-        "1,798 examples, 10 classes, logits; 95 % intervals from 1,000 resamples, too narrow: the same images" in page
-    )
-    assert len(list((tmp_path / "quickstart" / "predictions").rglob("*.npz"))) == 3 * 6  # two seeds, and both pooled
+    assert "seed 0: 899 examples, 10 classes, logits; 95 % intervals from 1,000 resamples" in page
+    assert len(list((tmp_path / "quickstart" / "predictions").rglob("*.npz"))) == 2 * 6
 
     as_json = singleshot("quickstart", "--seeds", "2", "--json", cwd=tmp_path)
+    assert "The page:     quickstart/report.html" in as_json.stderr
     numbers = json.loads(as_json.stdout)
     assert len(numbers) == 6
     for method in numbers.values():
@@ -126,12 +125,32 @@ def test_quickstart_is_interrupted_continued_and_restarted(tmp_path: Path) -> No
         assert 0 < method["metrics"]["ece"]["mean"] < 1
         assert method["pooled"]["count"] == 2 * 899
 
-    (tmp_path / "quickstart" / "predictions" / "seed-1" / "vwci.npz").unlink()  # as results of earlier versions have it
-    without = singleshot("quickstart", "--seeds", "2", cwd=tmp_path)
-    assert without.returncode == 0, without.stderr
-    assert "No page:      the predictions of some runs were not kept; --restart" in without.stdout
-
     results.write_text("{")
     refused = singleshot("quickstart", "--seeds", "2", cwd=tmp_path)
     assert refused.returncode == 2
     assert "--restart" in refused.stderr
+
+
+def test_a_page_that_cannot_be_written_costs_no_number(tmp_path: Path) -> None:
+    page = tmp_path / "quickstart" / "report.html"
+    page.mkdir(parents=True)
+    is_a_folder = singleshot("quickstart", "--seeds", "1", cwd=tmp_path)
+    assert is_a_folder.returncode == 0
+    assert "VWCI total variation" in is_a_folder.stdout
+    assert "The page" not in is_a_folder.stdout
+    assert "singleshot: no page was written (IsADirectoryError: " in is_a_folder.stderr
+    assert "`singleshot quickstart --output quickstart --seeds 1` tries again" in is_a_folder.stderr
+
+    page.rmdir()
+    predictions = tmp_path / "quickstart" / "predictions" / "seed-0" / "vwci.npz"
+    predictions.write_bytes(b"damaged")
+    damaged = singleshot("quickstart", "--seeds", "1", "--json", cwd=tmp_path)
+    assert damaged.returncode == 0
+    assert len(json.loads(damaged.stdout)) == 6
+    assert "no page was written" in damaged.stderr
+    assert "vwci.npz" in damaged.stderr
+
+    predictions.unlink()  # as results of earlier versions have it
+    without = singleshot("quickstart", "--seeds", "1", cwd=tmp_path)
+    assert without.returncode == 0, without.stderr
+    assert "No page:      the predictions of some runs were not kept; --restart" in without.stdout

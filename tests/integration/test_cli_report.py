@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -81,9 +82,16 @@ def test_a_run_has_its_images_passes_and_training(trained: Path, capsys: pytest.
         (("gone.npz",), "gone.npz: there is no such file"),
         (("gone",), "gone holds no run"),
         (("test.npz", "--kind", "probs"), "test.npz"),
+        (("test.npz", "gone.npz"), "gone.npz: there is no such file"),
+        (("test.npz", "gone"), "gone holds no run"),
+        (("test.npz", "-o", "val.npz/page.html"), "--output val.npz/page.html cannot be written: Not a directory"),
+        (("test.npz", "-o", "/proc/page.html"), "--output /proc/page.html cannot be written: "),
     ],
 )
-def test_mistakes_are_said_and_nothing_is_written(args: tuple[str, ...], message: str, place: Path) -> None:
+def test_mistakes_are_said_before_anything_is_measured_or_written(
+    args: tuple[str, ...], message: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("singleshot.report.page.subject.measure", lambda *_: pytest.fail("measured"))
     (place / "folder.html").mkdir()
     before = sorted(place.rglob("*"))
     with pytest.raises(ValueError, match=message.replace(".", r"\.")):
@@ -154,11 +162,15 @@ def test_training_ends_with_a_page(place: Path, capsys: pytest.CaptureFixture[st
     assert not (place / "quiet" / "report.html").exists()
 
 
-@pytest.mark.filterwarnings("default:no page was written")
 def test_a_page_that_cannot_be_written_fails_no_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "a" / "report.html").mkdir(parents=True)
-    main(["train", "--dataset", "digits", "--width", "0.125", "--train-images", "50", "--epochs", "1", "--output", "a"])
+    recipe = ["--dataset", "digits", "--width", "0.125", "--train-images", "50", "--epochs", "1", "--validation", "0.2"]
+    main(["train", *recipe, "--output", "a", "--data-root", "my data"])
     shown = capsys.readouterr()
     assert "The run:  a" in shown.out
     assert "singleshot: no page was written (IsADirectoryError: " in shown.err
-    assert "`singleshot report a` tries again" in shown.err
+    again = "singleshot report a -o a/report.html --split validation --data-root 'my data'"
+    assert f"`{again}` tries again" in shown.err
+    (place / "a" / "report.html").rmdir()
+    main(shlex.split(again)[1:])
+    assert "10 validation images" in (place / "a" / "report.html").read_text(encoding="utf-8")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
+
+from singleshot.cli.page import try_to_write
 
 if TYPE_CHECKING:
     from singleshot.experiments.quickstart import Run
@@ -28,8 +32,8 @@ def quickstart(
     """Train a small net on a few handwritten digits six ways, and compare how far its confidence can be trusted.
 
     Nothing is downloaded: the images are scikit-learn's bundled digits. Results are kept as they come, in
-    OUTPUT/results.json, with a picture in OUTPUT/reliability.png and a page to look around in, OUTPUT/report.html;
-    interrupted, the same command continues.
+    OUTPUT/results.json, with a picture in OUTPUT/reliability.png and a page to look around in, OUTPUT/report.html,
+    about the first seed; interrupted, the same command continues.
 
     Example: singleshot quickstart --output quickstart --seeds 10
 
@@ -57,6 +61,7 @@ def quickstart(
 def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: bool) -> None:
     from singleshot.experiments.quickstart import METHODS, Setting
     from singleshot.experiments.quickstart_grid import RunStore
+    from singleshot.experiments.quickstart_predictions import are_there
     from singleshot.experiments.summary import summarize
 
     results, figure, predictions = output / "results.json", output / "reliability.png", output / "predictions"
@@ -65,13 +70,28 @@ def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: boo
     store = RunStore.open(results, Setting())
     _train(store, seeds, jobs, predictions)
     summaries = [summarize(method, [store.runs[method, seed] for seed in range(seeds)]) for method in METHODS]
-    _save_figure(summaries, seeds, figure)
-    page = _save_page(predictions, seeds, output / "report.html")
     if as_json:
         print(json.dumps({summary.method: summary.to_dict() for summary in summaries}, indent=2))
     else:
         _print_table(summaries, store, seeds)
-        print(f"Every number: {results}\nThe picture:  {figure}\n{page}")
+        print(f"Every number: {results}")
+    beside = sys.stderr if as_json else sys.stdout
+    _save_figure(summaries, seeds, figure)
+    print(f"The picture:  {figure}", file=beside)
+    retry = shlex.join(["singleshot", "quickstart", "--output", str(output), "--seeds", str(seeds)])
+    page = output / "report.html"
+    if not are_there(predictions, list(METHODS)):  # as with results of earlier versions
+        print("No page:      the predictions of some runs were not kept; --restart trains all again", file=beside)
+    elif try_to_write(page, lambda path: _write_page(predictions, path), f"`{retry}`"):
+        print(f"The page:     {page}", file=beside)
+
+
+def _write_page(predictions: Path, page: Path) -> bool:
+    from singleshot.experiments.quickstart import METHODS
+    from singleshot.experiments.quickstart_predictions import write_quickstart_page
+
+    write_quickstart_page(predictions, list(METHODS), page)
+    return True
 
 
 def _train(store: RunStore, seeds: int, jobs: int, predictions: Path) -> None:
@@ -131,17 +151,6 @@ def _print_table(summaries: list[MethodSummary], store: RunStore, seeds: int) ->
     for row in rows:
         table.add_row(*(row[column] for column in shown))
     console.print(table)
-
-
-def _save_page(predictions: Path, seeds: int, path: Path) -> str:
-    """Write the page, and say where it is, or why there is none: results of earlier versions lack predictions."""
-    from singleshot.experiments.quickstart import METHODS
-    from singleshot.experiments.quickstart_predictions import are_there, write_quickstart_page
-
-    if not are_there(predictions, list(METHODS), seeds):
-        return "No page:      the predictions of some runs were not kept; --restart trains all of them again"
-    write_quickstart_page(predictions, list(METHODS), seeds, path)
-    return f"The page:     {path}"
 
 
 def _save_figure(summaries: list[MethodSummary], seeds: int, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def report(  # noqa: PLR0917
     sources: Positional[tuple[Path, ...]],
     output: Annotated[Path, arg(aliases=["-o"])] = Path("report.html"),
-    title: str = "Can these scores be trusted?",
+    title: str | None = None,
     kind: Literal["logits", "probs"] | None = None,
     scores: str | None = None,
     labels: str | None = None,
@@ -42,7 +43,7 @@ def report(  # noqa: PLR0917
     Args:
         sources: files of predictions, or folders that `singleshot train` has made.
         output: the .html file to write.
-        title: heading of the page.
+        title: heading of the page; by default it asks whether these scores can be trusted.
         kind: what scores are, where their name does not say, or which to take where there are both.
         scores: name of the array that holds the scores, or what the names of their columns begin with.
         labels: name of the array or column of labels; for an .npy file, the .npy file with its labels.
@@ -63,11 +64,17 @@ def report(  # noqa: PLR0917
         raise ValueError(f"--output {output} is a folder; name a file")
     if replicates is not None and replicates != 0 and replicates < 2:
         raise ValueError(f"--replicates must be at least 2, or 0 for no intervals, got {replicates}")
-    from singleshot.report.page import write_page
-
     told = {"kind": kind, "scores": scores, "labels": labels, "labels_are": labels_are}
     of_run = {"split": split, "weights": weights, "data_root": data_root, "device": device}
-    data = write_page(_subjects(sources, told, of_run, replicates), output, title=title, replicates=replicates)
+    _check_sources(sources, told, weights)
+    _check_output(output)
+    from singleshot.report.page import unique_names, write_page
+
+    names = unique_names(sources)
+    if title is None:
+        title = "Can these scores be trusted?" if len(names) > 1 else f"{names[0]}: can its scores be trusted?"
+    subjects = _subjects(sources, names, told, of_run, replicates)
+    data = write_page(subjects, output, title=title, replicates=replicates)
     if as_json:
         print(json.dumps(data, indent=2, allow_nan=False))
         return
@@ -76,17 +83,44 @@ def report(  # noqa: PLR0917
     print(f"The page:  {printable(str(output))}")
 
 
+def _check_sources(sources: tuple[Path, ...], told: dict[str, Any], weights: str) -> None:
+    """Refuse a source that cannot be opened, before minutes are spent on those that can."""
+    from singleshot.predictions import read_predictions
+    from singleshot.predictions.reading import is_predictions
+    from singleshot.training.run import Run
+
+    for source in sources:
+        if is_predictions(source):
+            read_predictions(source, **told)
+        else:
+            Run.open(source).checkpoint(weights)
+
+
+def _check_output(output: Path) -> None:
+    """Refuse a place where nothing can be written; nothing stays behind from trying."""
+    folder = next(parent for parent in output.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"--output {output} cannot be written: {error.strerror}: {folder}") from None
+
+
 def _subjects(
-    sources: tuple[Path, ...], told: dict[str, Any], of_run: dict[str, Any], replicates: int | None
+    sources: tuple[Path, ...],
+    names: list[str],
+    told: dict[str, Any],
+    of_run: dict[str, Any],
+    replicates: int | None,
 ) -> Iterator[Subject]:
     """The sources, each measured when its turn comes."""
     from singleshot.predictions.reading import is_predictions
-    from singleshot.report.page import subject_of_file, unique_names
+    from singleshot.report.page import subject_of_file
     from singleshot.report.page.gallery import EDGE, FEW_GALLERIES, SMALL_EDGE
 
     runs = [source for source in sources if not is_predictions(source)]
     edge = EDGE if len(runs) <= FEW_GALLERIES else SMALL_EDGE
-    for source, name in zip(sources, unique_names(sources), strict=True):
+    for source, name in zip(sources, names, strict=True):
         if is_predictions(source):
             yield subject_of_file(source, name=name, told=told, replicates=replicates)
         else:

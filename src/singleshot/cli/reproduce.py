@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
+from singleshot.cli.page import try_to_write
 from singleshot.errors import StoppedError
 from singleshot.terminal import printable
 
@@ -155,19 +156,18 @@ def _check_data(grids: list[Grid], store: ResultStore, engine: Engine) -> None:
 
 
 def _write_page(grids: list[Grid], store: ResultStore, output: Path, data_root: Path | None, *, anew: bool) -> None:
-    """The page of the first network's methods; results without their page are results all the same."""
+    """The page of the first network's methods."""
     from singleshot.cli.grid_display import say
-    from singleshot.experiments.grid_page import write_grid_page
+
+    def write(page: Path) -> bool:
+        from singleshot.experiments.grid_page import write_grid_page
+
+        page.unlink(missing_ok=True)  # it would pass for the new one if that cannot be written, now and the next time
+        return write_grid_page(grids, store, output / "runs", page, data_root=data_root)
 
     page = output / "report.html"
-    if anew or not page.exists():
-        try:
-            if not write_grid_page(grids, store, output / "runs", page, data_root=data_root):
-                return
-        except (ValueError, OSError) as error:
-            say(f"No page was written: {error}")
-            return
-    say(f"The page: {page}")
+    if (page.is_file() and not anew) or try_to_write(page, write, "the same command"):
+        say(f"The page: {page}")
 
 
 def _print(made: Exhibition, output: Path, table_format: TableFormat, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import warnings
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, arg
 
+from singleshot.cli.page import try_to_write
 from singleshot.training.presets import PresetName, preset as preset_recipe
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import read_recipe_values
@@ -90,29 +91,30 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
             watcher=Display(),
         )
         if Processes.from_environment("cpu").is_writer:
+            print(f"The run:  {run.folder}\nIts test images:  singleshot evaluate {run.folder}")
             if not no_report:
                 _write_page(run, data_root)
-            print(f"The run:  {run.folder}\nIts test images:  singleshot evaluate {run.folder}")
 
     return train
 
 
 def _write_page(run: Run, data_root: Path | None) -> None:
-    """The page about the images that the run itself was judged by; a run without its page is a run all the same."""
-    from singleshot.report.page import write_page
-    from singleshot.report.page.run_subject import subject_of_run
+    """The page about the images that the run itself was judged by."""
+    folder, split = run.folder, "validation" if run.recipe.validation else "test"
 
-    split, page = "validation" if run.recipe.validation else "test", run.folder / "report.html"
-    try:
-        subject = subject_of_run(
-            run.folder, name=run.folder.name, split=split, data_root=data_root, device=run.recipe.device
-        )
+    def write(page: Path) -> bool:
+        from singleshot.report.page import write_page
+        from singleshot.report.page.run_subject import subject_of_run
+
+        subject = subject_of_run(folder, name=folder.name, split=split, data_root=data_root, device=run.recipe.device)
         write_page([subject], page, title=f"{subject.name}: can its scores be trusted?")
-    except Exception as error:  # whatever it is
-        reason = f"{type(error).__name__}: {error}"
-        warnings.warn(f"no page was written ({reason}); `singleshot report {run.folder}` tries again", stacklevel=2)
-        return
-    print(f"The page:  {page} ({split} images)")
+        return True
+
+    page = folder / "report.html"
+    root = [] if data_root is None else ["--data-root", str(data_root)]
+    retry = shlex.join(["singleshot", "report", str(folder), "-o", str(page), "--split", split, *root])
+    if try_to_write(page, write, f"`{retry}`"):
+        print(f"The page:  {page} ({split} images)")
 
 
 def _defaults(args: Sequence[str]) -> Recipe:

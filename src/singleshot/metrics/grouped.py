@@ -39,8 +39,9 @@ def resample_groups(table: SortedExamples, groups: int, replicates: int, seed: i
         times @ np.bincount(place, weights, groups * cells).reshape(groups, cells)
         for weights in (None, 1.0 - table.wrong, table.confidence)
     )
+    drawn = count.sum(1)  # groups differ by an example, so that resamples differ in size
     nll, brier = (
-        times @ np.bincount(group, values, groups) / len(table) if not infinite else np.full(replicates, np.inf)
+        times @ np.bincount(group, values, groups) / drawn if not infinite else np.full(replicates, np.inf)
         for values, infinite in ((table.nll, len(table.infinite_nll)), (table.brier, 0))
     )
     own = whole(table)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from singleshot.data import Images
-from singleshot.metrics import Examples, bootstrap
-from singleshot.metrics.comparison import compare_resampled, resampled_metrics
+from singleshot.metrics import Examples
 from singleshot.report.page import page_data, render, subject_of_file, unique_names, write_page
 from singleshot.report.page.classes import AnswerGathering
 from singleshot.report.page.gallery import MOST_IMAGES, gallery, png_data_uri
@@ -76,6 +80,11 @@ def test_a_page_asks_nothing_of_the_network(tmp_path: Path) -> None:
         for name in ("src", "href"):
             assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
     assert "default-src 'none'" in text
+    assert "unsafe-inline" not in text
+    for tag in ("<style>", '<script type="module">'):
+        (content,) = re.findall(f"{tag}(.*?)</(?:style|script)>", text, flags=re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"-src 'sha256-{digest}'" in text
     assert not re.search(r"@import|url\(\s*['\"]?http", text)
 
 
@@ -93,6 +102,24 @@ def test_long_names_are_cut_and_the_page_stays_small(tmp_path: Path) -> None:
     assert len(script_json(data)) < 200_000
 
 
+def test_names_that_differ_in_what_is_cut_off_stay_apart(tmp_path: Path) -> None:
+    subject = subject_of_file(hostile(tmp_path), replicates=0)
+    long = "n" * 300
+    names = [f"{long}/a.npz", f"{long}/b.npz", f"{long}n/b.npz"]
+    data = page_data([replace(subject, name=name) for name in names], title="long", replicates=20)
+    end = f"…{'n' * 113}/b.npz"
+    assert [model["name"] for model in data["models"]] == [f"…{'n' * 113}/a.npz", end, f"{end} (2)"]
+    assert [one["of"] for one in data["comparisons"]] == [end, f"{end} (2)"]
+
+
+def test_an_infinite_metric_is_told_from_one_that_is_not_known(tmp_path: Path) -> None:
+    np.savez(tmp_path / "sure.npz", probs=[[1.0, 0.0]] * 40, labels=[0] * 39 + [1])
+    data = page_data([subject_of_file(tmp_path / "sure.npz", replicates=20)], title="sure")
+    metrics = json.loads(script_json(data))["models"][0]["metrics"]
+    assert (metrics["nll"]["estimate"], metrics["nll"]["infinite"]) == (None, True)
+    assert (metrics["brier"]["estimate"], metrics["brier"]["infinite"]) == (pytest.approx(2 / 40), False)
+
+
 def test_names_are_unique() -> None:
     assert unique_names([Path("a.npz"), Path("a.npz"), Path("a.npz"), Path("a.npz (2)")]) == [
         "a.npz",
@@ -105,11 +132,6 @@ def test_names_are_unique() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (3, 100, 50), (4, 8, 8)])
 def test_an_image_is_a_png_of_at_most_its_own_size(shape: tuple[int, int, int]) -> None:
-    import base64
-    import io
-
-    from PIL import Image
-
     image = torch.randint(0, 256, shape, dtype=torch.uint8)
     kind, _, content = png_data_uri(image).partition(",")
     assert kind == "data:image/png;base64"
@@ -141,28 +163,3 @@ def test_the_gallery_has_the_surest_mistakes_and_the_least_sure_hits() -> None:
             assert entry["label"] == "xyz"[labels[row]]
             assert entry["predicted"] == "xyz"[logits[row].argmax()]
             assert entry["confidence"] == confidence[row]
-
-
-def test_groups_of_examples_give_nearly_the_same_intervals() -> None:
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(20_000, 4, generator=generator) * 2
-    labels = torch.multinomial((logits / 1.5).softmax(1), 1, generator=generator).squeeze(1)
-    a, b = (Examples.of(logits=logits * scale, labels=labels) for scale in (1.0, 1.2))
-    exact, grouped = bootstrap(a, replicates=300), bootstrap(a, replicates=300, groups=1000)
-    for name, one in exact.items():
-        assert grouped[name].estimate == one.estimate
-        if name not in {"mce", "underconfidence"}:
-            assert grouped[name].standard_error == pytest.approx(one.standard_error, rel=0.25), name
-            width = one.high - one.low
-            assert grouped[name].low == pytest.approx(one.low, abs=0.25 * width), name
-            assert grouped[name].high == pytest.approx(one.high, abs=0.25 * width), name
-    for groups in (None, 1000):
-        first, second = (resampled_metrics(one, ("ece", "nll"), replicates=300, groups=groups) for one in (a, b))
-        found = compare_resampled(first, second, "nll")
-        assert found.low < found.difference < found.high < 0
-        if groups is None:
-            exact_nll = found
-    assert found.difference == exact_nll.difference
-    assert found.high - found.low == pytest.approx(exact_nll.high - exact_nll.low, rel=0.25)
-    with pytest.raises(ValueError, match=r"groups must be at most the number of examples, 3, got 5"):
-        bootstrap(Examples.of(logits=logits[:3], labels=labels[:3]), replicates=10, groups=5)

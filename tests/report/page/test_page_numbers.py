@@ -78,7 +78,8 @@ def test_metrics_and_comparisons_are_those_of_evaluate(
         assert [column["name"] for column in data["metrics"]] == list(model["metrics"])
         for name, found in model["metrics"].items():
             interval = evaluation["intervals"][name]
-            assert found == {"estimate": evaluation[name], "low": interval["low"], "high": interval["high"]}, name
+            expected = {"estimate": evaluation[name], "low": interval["low"], "high": interval["high"]}
+            assert found == {**expected, "infinite": False}, name
     near, other = data["comparisons"]
     assert (near["why"], other["differences"]) == (None, [])
     assert "different labels" in other["why"]
@@ -170,7 +171,7 @@ def test_extreme_predictions_stay_finite(tmp_path: Path) -> None:
     found = page_data(map(subject_of_file, sorted(tmp_path.glob("*.npz"))), title="extremes")
     json.dumps(found, allow_nan=False)
     by_name = {Path(model["name"]).name: model for model in found["models"]}
-    assert by_name["never.npz"]["metrics"]["nll"] == {"estimate": None, "low": None, "high": None}
+    assert by_name["never.npz"]["metrics"]["nll"] == {"estimate": None, "infinite": True, "low": None, "high": None}
     assert "Too few to judge: 1 example" in by_name["one.npz"]["verdict"]
     assert by_name["all.npz"]["confusions"] == []
     assert by_name["all.npz"]["classes_by_gap"][0]["count"] == 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,11 +57,46 @@ def test_without_intervals_chance_is_still_not_blamed(tmp_path: Path) -> None:
     assert tone == "good"
 
 
+def of_two(folder: Path, confidence: Any, right: Any) -> tuple[str, Tone]:
+    """Two classes, of which the first is predicted."""
+    np.savez(folder / "p.npz", probs=np.stack([confidence, 1 - confidence], 1), labels=1 - right.astype(int))
+    return verdict(measure(read_predictions(folder / "p.npz"), 100).evaluation)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "count", "start", "expected"),
+    [
+        (0.93, 40, "No miscalibration shows in 40 examples, but so few", "fair"),  # 0.93^40 = 0.055: it may happen
+        (0.93, 400, "Underconfident by 7 points: ", "bad"),
+        (1 - 1e-9, 400, "No miscalibration shows in 400 examples: ", "good"),
+    ],
+)
+def test_all_right(confidence: float, count: int, start: str, expected: Tone, tmp_path: Path) -> None:
+    sentence, tone = of_two(tmp_path, np.full(count, confidence), np.ones(count))
+    assert sentence.startswith(start)
+    assert tone == expected
+
+
+def test_what_the_mean_shows_and_the_bins_do_not_is_bad_as_well(tmp_path: Path) -> None:
+    # 0.8 sure on average and right in 39 of 60: 2.4 standard errors, while the interval of the ECE starts at 0
+    right = np.ones(60)
+    right[np.linspace(0, 59, 21).astype(int)] = 0
+    sentence, tone = of_two(tmp_path, np.linspace(0.62, 0.98, 60), right)
+    assert sentence.startswith("Overconfident by 15 points: ")
+    assert tone == "bad"
+
+
+def test_what_is_off_on_average_is_not_called_right_on_average(tmp_path: Path) -> None:
+    # gaps of 0.33 and −0.22: 0.055 on average, 0.275 score by score
+    right = np.r_[np.arange(500) < 330, np.arange(500) < 410]
+    sentence, tone = of_two(tmp_path, np.repeat([0.99, 0.6], 500), right)
+    assert sentence.startswith("Overconfident by 6 points on average, and off by 28 points score by score: ")
+    assert tone == "bad"
+
+
 def test_gaps_that_cancel_out(tmp_path: Path) -> None:
-    probs = np.repeat([[0.95, 0.05], [0.65, 0.35]], 1000, axis=0)
-    labels = np.r_[np.arange(1000) % 5 == 0, np.arange(1000) % 5 == 0].astype(int)  # both are right in 80 %
-    np.savez(tmp_path / "p.npz", probs=probs, labels=labels)
-    sentence, tone = verdict(measure(read_predictions(tmp_path / "p.npz"), 100).evaluation)
+    right = np.tile(np.arange(1000) % 5 != 0, 2)  # both are right in 80 %
+    sentence, tone = of_two(tmp_path, np.repeat([0.95, 0.65], 1000), right)
     assert sentence.startswith("Right on average, but off by 15 points score by score")
     assert "scores above 0.9 are right 80 % of the time (1,000 of them)" in sentence
     assert tone == "bad"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
@@ -13,7 +14,7 @@ from singleshot.report.page.comparisons import ComparisonsWithFirst
 from singleshot.report.page.fine_bins import BIN_CHOICES, DEFAULT_BINS, FINE_BINS, fine_bins
 from singleshot.report.page.selection import coverage_points, guarantees, risk_coverage_points
 from singleshot.report.page.subject import Subject
-from singleshot.report.page.text import plain_value, shown
+from singleshot.report.page.text import numbered, plain_value, shown, shown_end
 from singleshot.report.page.verdict import verdict
 from singleshot.report.tables import metric_label
 
@@ -42,6 +43,7 @@ def page_data(subjects: Iterable[Subject], *, title: str, replicates: int | None
     comparisons = ComparisonsWithFirst(replicates)
     for subject in subjects:
         model = model_data(subject)
+        model["name"] = numbered(model["name"], [other["name"] for other in models])  # cut, two may be the same
         comparisons.add(subject, model["name"])
         models.append(model)
     page = {
@@ -65,7 +67,7 @@ def model_data(subject: Subject) -> dict[str, Any]:
     assert examples is not None
     sentence, tone = verdict(evaluation)
     return {
-        "name": shown(subject.name),
+        "name": shown_end(subject.name),
         "kind": subject.kind,
         "about": shown(subject.about, longest=500),
         "count": evaluation.result.count,
@@ -94,11 +96,13 @@ def _metric_column(name: str) -> dict[str, Any]:
     return {"name": name, "title": metric_label(name), "better": better, "help": HELP[name]}
 
 
-def _estimate(name: str, subject: Subject) -> dict[str, float | None]:
+def _estimate(name: str, subject: Subject) -> dict[str, float | bool | None]:
     evaluation = subject.measured.evaluation
     interval = evaluation.intervals.get(name)
+    estimate = evaluation.metrics()[name]
     return {
-        "estimate": evaluation.metrics()[name],
+        "estimate": estimate,
+        "infinite": estimate is not None and math.isinf(estimate),  # JSON has no number for it
         "low": None if interval is None else interval.low,
         "high": None if interval is None else interval.high,
     }

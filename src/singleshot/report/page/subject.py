@@ -12,6 +12,7 @@ from singleshot.predictions import Predictions, read_predictions
 from singleshot.predictions.evaluation import Evaluation, evaluate_predictions, groups_for
 from singleshot.report.page.classes import AnswerGathering, Answers
 from singleshot.report.page.fine_bins import DEFAULT_BINS
+from singleshot.report.page.text import numbered
 from singleshot.report.tables import amount
 
 
@@ -96,11 +97,5 @@ def unique_names(paths: Sequence[Path]) -> list[str]:
     short = [path.name or str(path) for path in paths]
     names: list[str] = []
     for path, name in zip(paths, short, strict=True):
-        chosen = name if short.count(name) == 1 else str(path)
-        number = 2
-        unnumbered = chosen
-        while chosen in names:
-            chosen = f"{unnumbered} ({number})"
-            number += 1
-        names.append(chosen)
+        names.append(numbered(name if short.count(name) == 1 else str(path), names))
     return names

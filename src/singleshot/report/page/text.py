@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Container
 from typing import Any
 
 from singleshot.terminal import printable
@@ -18,6 +20,26 @@ def shown(text: object, longest: int = LONGEST) -> str:
     """
     plain = printable(str(text))
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
+
+
+def shown_end(text: object, longest: int = LONGEST) -> str:
+    """The same, cut at its beginning: of a long path, the end tells it from others.
+
+    >>> shown_end("runs/long/a", longest=4)
+    '…g/a'
+    """
+    plain = printable(str(text))
+    return plain if len(plain) <= longest else f"…{plain[len(plain) - longest + 1 :]}"
+
+
+def numbered(name: str, taken: Container[str]) -> str:
+    """The name, or where it is taken, the name with a number.
+
+    >>> numbered("a", ["a", "a (2)"])
+    'a (3)'
+    """
+    free = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))
+    return next(one for one in free if one not in taken)
 
 
 def class_label(index: int, names: tuple[str, ...] | None) -> str:

@@ -30,20 +30,30 @@ def verdict(evaluation: Evaluation) -> tuple[str, Tone]:
     largest = evaluation.intervals["ece"].high if evaluation.intervals else abs(gap) + reach
     if abs(gap) <= reach and error == 0:
         return _unsuspicious(len(examples), largest, examples)
-    tone: Tone = "good" if error <= SMALL else "fair" if error < LARGE else "bad"
-    if abs(gap) <= reach or abs(gap) < error / 2:
+    is_one_sided = abs(gap) > reach
+    size = max(error, abs(gap) if is_one_sided else 0.0)
+    tone: Tone = "good" if size <= SMALL else "fair" if size < LARGE else "bad"
+    direction = "overconfident" if gap > 0 else "underconfident"
+    if not is_one_sided:
         start = f"Right on average, but off by {points(error)} score by score: too sure in places, not enough in others"
+    elif abs(gap) < error / 2:
+        start = f"{direction.capitalize()} by {points(abs(gap))} on average, and off by {points(error)} score by score"
     elif tone == "good":
-        start = f"Nearly calibrated: {'overconfident' if gap > 0 else 'underconfident'} by {points(abs(gap))}"
+        start = f"Nearly calibrated: {direction} by {points(abs(gap))}"
     else:
-        start = f"{'Overconfident' if gap > 0 else 'Underconfident'} by {points(abs(gap))}"
+        start = f"{direction.capitalize()} by {points(abs(gap))}"
     return f"{start}{high_scores(examples)}.", tone
 
 
 def mean_gap(examples: Examples) -> tuple[float, float]:
-    """Mean confidence less accuracy, and how far chance may reach to either side of it, in 95 of 100 cases."""
-    gaps = examples.confidence.double() - examples.correct.double()
-    return float(gaps.mean()), 1.96 * float(gaps.std()) / math.sqrt(len(gaps))
+    """Mean confidence less accuracy, and how far chance may reach to either side of it, in 95 of 100 cases.
+
+    Chance spreads gaps at least as far as true confidences would: all answers right, the gaps themselves hardly vary.
+    """
+    confidence = examples.confidence.double()
+    gaps = confidence - examples.correct.double()
+    variance = max(float(gaps.var()), float((confidence * (1 - confidence)).mean()))
+    return float(gaps.mean()), 1.96 * math.sqrt(variance / len(gaps))
 
 
 def error_beyond_chance(evaluation: Evaluation) -> float:
@@ -71,9 +81,11 @@ def high_scores(examples: Examples) -> str:
 def points(share: float) -> str:
     """A difference of shares in points of a hundred.
 
-    >>> points(0.081), points(0.0104), points(0.004)
-    ('8 points', '1 point', '0.4 points')
+    >>> points(0.081), points(0.0104), points(0.004), points(1e-9)
+    ('8 points', '1 point', '0.4 points', 'less than 0.1 points')
     """
+    if share < 0.001:
+        return "less than 0.1 points"
     value = f"{share * 100:.0f}" if share >= 0.0095 else f"{share * 100:.1g}"
     return f"{value} point{'' if value == '1' else 's'}"
 

@@ -19,7 +19,7 @@ function galleryPart(shots, title, none, words) {
 
 function galleryShot(shot, [predicted, sure, truth]) {
   // Anything but an embedded picture would be a request that leaves the page.
-  const source = shot.image.startsWith("data:image/") ? shot.image : "data:,";
+  const source = shot.image.startsWith("data:image/png;base64,") ? shot.image : "data:,";
   return element("li", {}, element("figure", {},
     element("img", { src: source, alt: `Example ${shot.index}`, title: `Example ${shot.index}`, decoding: "async" }),
     element(

@@ -13,7 +13,7 @@ function metricsTable(report) {
       title: metric.title,
       help: metric.help,
       first: metric.better === "lower" ? "ascending" : "descending",
-      value: (index) => report.models[index].metrics[metric.name]?.estimate,
+      value: (index) => estimateOf(report.models[index], metric),
       cell: (index) => metricCell(report.models[index], metric, best[metric.name]),
     })),
   ];
@@ -25,16 +25,27 @@ function metricsTable(report) {
   });
 }
 
+/** A metric of a model; JSON has no infinity, and says it in a word. */
+function estimateOf(model, metric) {
+  const found = model.metrics[metric.name];
+  return found?.infinite ? Infinity : found?.estimate;
+}
+
+function intervalOf({ low, high, infinite }) {
+  return infinite || !isNumber(low) ? null : `${metricText(low)} – ${metricText(high)}`;
+}
+
 function bestOf(report, metric) {
-  const values = report.models.map((model) => model.metrics[metric.name]?.estimate).filter(isNumber);
-  if (metric.better === null || values.length < 2) return null;
+  const values = report.models.map((model) => estimateOf(model, metric)).filter(isNumber);
+  if (metric.better === null || values.length < 2 || !values.some(Number.isFinite)) return null;
   return metric.better === "higher" ? Math.max(...values) : Math.min(...values);
 }
 
 function metricCell(model, metric, best) {
-  const found = model.metrics[metric.name];
-  if (!found || found.estimate === null) return [element("span", { class: "muted" }, NOTHING)];
-  const isBest = best !== null && found.estimate === best;
+  const estimate = estimateOf(model, metric);
+  if (!isNumber(estimate)) return [element("span", { class: "muted" }, NOTHING)];
+  const isBest = best !== null && estimate === best;
+  const interval = intervalOf(model.metrics[metric.name]);
   return [
     element("span", { class: isBest ? "estimate best" : "estimate" },
       isBest ? element(
@@ -43,30 +54,27 @@ function metricCell(model, metric, best) {
         element("span", { "aria-hidden": "true" }, "★"),
         element("span", { class: "unseen" }, "best: "),
       ) : null,
-      number(found.estimate, metricText(found.estimate), { "data-metric": metric.name })),
-    isNumber(found.low)
-      ? element("span", { class: "interval" }, `${metricText(found.low)} – ${metricText(found.high)}`)
-      : null,
+      number(estimate, metricText(estimate), { "data-metric": metric.name })),
+    interval === null ? null : element("span", { class: "interval" }, interval),
   ];
 }
 
 /** The metrics of the only model: a row each, with its meaning beside it. */
 function metricsList(report) {
   const [model] = report.models;
-  const interval = ({ low, high }) => (isNumber(low) ? `${metricText(low)} – ${metricText(high)}` : NOTHING);
   return sortableTable({
     caption: `Metrics of ${model.name}`,
     columns: [
       { title: "Metric", text: true, value: (metric) => metric.title, cell: (metric) => metric.title },
       {
         title: "Value",
-        value: (metric) => model.metrics[metric.name].estimate,
+        value: (metric) => estimateOf(model, metric),
         cell: (metric) => metricCell(model, metric, null)[0],
       },
       {
         title: "95 % interval",
         value: (metric) => model.metrics[metric.name].low,
-        cell: (metric) => interval(model.metrics[metric.name]),
+        cell: (metric) => intervalOf(model.metrics[metric.name]) ?? NOTHING,
       },
       { title: "Meaning", text: true, value: (metric) => metric.help, cell: (metric) => metric.help },
     ],

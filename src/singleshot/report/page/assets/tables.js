@@ -47,7 +47,8 @@ function sortableTable({ caption, columns, rows, rowAttributes = () => ({}), kep
 function compareValues(a, b, sign) {
   const missing = (value) => value === null || value === undefined;
   if (missing(a) || missing(b)) return missing(a) - missing(b);
-  return sign * (typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b);
+  if (typeof a === "string") return sign * a.localeCompare(b, "en", { numeric: true });
+  return sign * ((a > b) - (a < b)); // and not a - b, which infinity does not allow
 }
 
 /** Names of models with their colour, line and marker, as everywhere on the page. */

@@ -18,6 +18,7 @@ function fixed(value, digits) {
 /** A metric, as the command line's tables have it. */
 function metricText(value) {
   if (value === null || value === undefined) return NOTHING;
+  if (value === Infinity) return "∞";
   return Math.abs(value) < 1000 ? fixed(value, 4) : value.toPrecision(4);
 }
 
