@@ -85,7 +85,7 @@ def test_several_files_are_compared_on_the_same_examples(place: Path, capsys: py
     shown = capsys.readouterr().out
     assert re.search(r"^ +test\.npz  better\.npz +val\.npz$", shown, re.MULTILINE)
     assert "better.npz minus test.npz, on the same examples" in shown
-    assert re.search(r"^  ECE +-0\.\d{4}   -0\.\d{4} – -0\.\d{4}   0\.010$", shown, re.MULTILINE)
+    assert re.search(r"^  ECE, debiased +-0\.\d{4}   -0\.\d{4} – -0\.\d{4}   0\.010$", shown, re.MULTILINE)
     assert "val.npz and test.npz have different labels" in shown
 
 
@@ -100,9 +100,9 @@ def test_a_wanted_accuracy_gets_its_threshold(place: Path, capsys: pytest.Captur
     assert right == pytest.approx(found["accuracy"], abs=2e-3)
     assert found["accuracy"] >= found["lower_bound"] >= 0.7
     run(evaluate, "test.npz", "--accuracy", "0.7", "--replicates", "0")
-    assert f"Accepting confidence ≥ {found['threshold']:g} keeps" in capsys.readouterr().out
+    assert f"Accepting scores of {found['threshold']:g} and above keeps" in capsys.readouterr().out
     run(evaluate, "test.npz", "--accuracy", "0.9999", "--replicates", "0")
-    assert "No threshold is sure to reach an accuracy of 0.9999" in capsys.readouterr().out
+    assert "No threshold is 95 % certain to reach an accuracy of 99.99 %" in capsys.readouterr().out
 
 
 def test_a_run_is_measured_like_its_predictions(

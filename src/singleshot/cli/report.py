@@ -35,8 +35,10 @@ def report(  # noqa: PLR0917
 
     The page is a single file that opens from disk and needs no network: a verdict on each model, metrics with
     intervals, reliability diagrams, a threshold explorer, classes and confident mistakes; of runs, the images they get
-    wrong and their training too. Its numbers are those of `singleshot evaluate`, which says what files may hold. Each
-    source is compared with the first. Above 100,000 examples, intervals come from resamples of groups of examples.
+    wrong and their training too. Its numbers are those of `singleshot evaluate`, which says what files may hold. Of an
+    .npz or .safetensors file with an array `pass_logits` or `pass_probs` (T, N, C) it also shows where those T
+    stochastic passes disagree. Each source is compared with the first. Above 100,000 examples, intervals come from
+    resamples of groups of examples.
 
     Example: singleshot report runs/a predictions.npz -o report.html
 

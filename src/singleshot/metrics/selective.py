@@ -12,6 +12,7 @@ from singleshot.metrics.examples import Examples
 from singleshot.metrics.wilson import check_level
 
 Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
 STARTS = (0.999, 0.99, 0.975, 0.95, 0.9, 0.8, 0.6, 0.4)
 """Thresholds a search begins at. Fixed beforehand, as the guarantee wants it, and close where confidences crowd."""
@@ -58,6 +59,15 @@ class Threshold:
         float  # of the accuracy of all such predictions, at the level of the search; NaN where none is accepted
     )
     message: str
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdBounds:
+    """Per threshold of `THRESHOLDS`: what it accepts, and the accuracy that all such predictions surely have."""
+
+    accepted: Counts
+    correct: Counts
+    lower: Array
 
 
 def risk_coverage(examples: Examples) -> RiskCoverage:
@@ -113,57 +123,55 @@ def threshold_for_accuracy(examples: Examples, accuracy: float, *, confidence: f
     >>> found.threshold, found.coverage, round(found.lower_bound, 3)
     (0.56, 0.9, 0.985)
     """
-    return thresholds_for_accuracies(examples, (accuracy,), confidence=confidence)[0]
-
-
-def thresholds_for_accuracies(
-    examples: Examples, accuracies: Sequence[float], *, confidence: float = 0.95
-) -> list[Threshold]:
-    """`threshold_for_accuracy` for many accuracies, counting once; each guarantee is one by itself, not all at once."""
-    for accuracy in accuracies:
-        check_level(accuracy, "accuracy")
-    check_level(confidence, "confidence")
-    accepted, correct = _accepted(examples)
-    lower = clopper_pearson_lower(correct, accepted, (1 - confidence) / len(STARTS))
-    return [
-        _lowest_sure(examples, accuracy, confidence, accepted=accepted, correct=correct, lower=lower)
-        for accuracy in accuracies
-    ]
-
-
-def _lowest_sure(
-    examples: Examples,
-    accuracy: float,
-    confidence: float,
-    *,
-    accepted: NDArray[np.int64],
-    correct: NDArray[np.int64],
-    lower: Array,
-) -> Threshold:
-    """The lowest threshold that a walk reaches, given how many each accepts, and the bounds of their accuracy."""
-    passes = lower >= accuracy
+    check_level(accuracy, "accuracy")
+    bounds = threshold_bounds(examples, confidence=confidence)
+    passes = bounds.lower >= accuracy
     certified = np.zeros(len(THRESHOLDS), dtype=bool)
     for start in (THRESHOLDS.index(value) for value in STARTS):
         stop = start + int(np.argmin(np.append(passes[start:], False)))
         certified[start:stop] = True
     if not certified.any():
-        return _no_threshold(examples, accuracy, confidence, lower, accepted)
+        message = _why_none(bounds, accuracy, confidence, len(examples))
+        return Threshold(accuracy, confidence, None, 0.0, 0, float("nan"), float("nan"), message)
     best = int(np.flatnonzero(certified).max())
-    share = float(accepted[best] / len(examples))
+    share = float(bounds.accepted[best] / len(examples))
     return Threshold(
         wanted=accuracy,
         confidence=confidence,
         threshold=THRESHOLDS[best],
         coverage=share,
-        accepted=int(accepted[best]),
-        accuracy=float(correct[best] / accepted[best]),
-        lower_bound=float(lower[best]),
-        message=f"accepting confidence ≥ {THRESHOLDS[best]:g} keeps {share:.1%} of the examples; with confidence "
-        f"{confidence:g}, at least {accuracy:g} of such predictions are right",
+        accepted=int(bounds.accepted[best]),
+        accuracy=float(bounds.correct[best] / bounds.accepted[best]),
+        lower_bound=float(bounds.lower[best]),
+        message=f"accepting scores of {THRESHOLDS[best]:g} and above keeps {share * 100:.1f} % of the examples; it is "
+        f"{confidence * 100:g} % certain that at least {accuracy * 100:g} % of such predictions are right",
     )
 
 
-def clopper_pearson_lower(successes: NDArray[np.int64], counts: NDArray[np.int64], miss: float) -> Array:
+def threshold_bounds(examples: Examples, *, confidence: float = 0.95) -> ThresholdBounds:
+    """What `threshold_for_accuracy` walks along, whatever the accuracy."""
+    check_level(confidence, "confidence")
+    accepted, correct = accepted_at(examples, THRESHOLDS)
+    return ThresholdBounds(accepted, correct, clopper_pearson_lower(correct, accepted, _miss(confidence)))
+
+
+def accepted_at(examples: Examples, thresholds: Sequence[float]) -> tuple[Counts, Counts]:
+    """How many examples have at least each confidence, in any order of those, and how many of these are right."""
+    import torch
+
+    # rounded to the dtype of the confidences, as the comparison of a user's own tensor would
+    ascending, place = torch.tensor(thresholds, dtype=torch.float64).to(examples.confidence.dtype).sort(stable=True)
+    reached = torch.bucketize(examples.confidence, ascending, right=True).numpy()  # of them, by each example
+    found = []
+    for some in (reached, reached[examples.correct.numpy()]):
+        count = np.bincount(some, minlength=len(thresholds) + 1)
+        at_least = np.empty(len(thresholds), dtype=np.int64)
+        at_least[place.numpy()] = np.cumsum(count[:0:-1])[::-1]
+        found.append(at_least)
+    return found[0], found[1]
+
+
+def clopper_pearson_lower(successes: Counts, counts: Counts, miss: float) -> Array:
     """Exact lower bounds of proportions, above the truth with probability ``miss`` at most; 0 without a success."""
     from scipy.special import betaincinv
 
@@ -171,34 +179,22 @@ def clopper_pearson_lower(successes: NDArray[np.int64], counts: NDArray[np.int64
     return np.asarray(np.where(successes > 0, betaincinv(safe, counts - successes + 1.0, miss), 0.0))
 
 
-def _accepted(examples: Examples) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many examples each threshold accepts, and how many of those are right."""
-    import torch
-
-    # rounded to the dtype of the confidences, as the comparison of a user's own tensor would
-    ascending = torch.tensor(THRESHOLDS[::-1], dtype=torch.float64).to(examples.confidence.dtype)
-    at_least = torch.bucketize(examples.confidence, ascending, right=True).numpy()  # thresholds it reaches
-    size = len(THRESHOLDS) + 1
-    counts = (np.bincount(reached, minlength=size) for reached in (at_least, at_least[examples.correct.numpy()]))
-    accepted, correct = (np.cumsum(count[:0:-1]) for count in counts)
-    return accepted, correct
+def _miss(confidence: float) -> float:
+    """How often the walk from one start may go wrong."""
+    return (1 - confidence) / len(STARTS)
 
 
-def _no_threshold(
-    examples: Examples, accuracy: float, confidence: float, lower: Array, accepted: NDArray[np.int64]
-) -> Threshold:
+def _why_none(bounds: ThresholdBounds, accuracy: float, confidence: float, count: int) -> str:
     # Of the starts alone: none is sure enough, or a walk had begun there. A bound in between belongs to no walk.
-    starts = [THRESHOLDS.index(value) for value in STARTS]
-    best = max(starts, key=lambda start: float(lower[start]))
-    needed = int(np.ceil(np.log((1 - confidence) / len(STARTS)) / np.log(accuracy)))
+    best = max((THRESHOLDS.index(value) for value in STARTS), key=lambda start: float(bounds.lower[start]))
     at_best = (
-        f"the best start, {THRESHOLDS[best]:g}, accepts {accepted[best]} of {len(examples)} examples and is sure of "
-        f"{lower[best]:.4g}"
-        if lower[best] > 0
-        else "no right answer is accepted anywhere"
+        f"the best start, {THRESHOLDS[best]:g}, accepts {bounds.accepted[best]} of {count} examples and is certain of "
+        f"{bounds.lower[best] * 100:.4g} % only"
+        if bounds.lower[best] > 0
+        else f"no right answer has a score of {STARTS[-1]:g} or more"
     )
-    message = (
-        f"no threshold is sure to reach an accuracy of {accuracy:g} with confidence {confidence:g}: {at_best}; "
+    needed = int(np.ceil(np.log(_miss(confidence)) / np.log(accuracy)))
+    return (
+        f"no threshold is {confidence * 100:g} % certain to reach an accuracy of {accuracy * 100:g} %: {at_best}; "
         f"even without an error it takes {needed} accepted examples. Ask for less, or give more examples"
     )
-    return Threshold(accuracy, confidence, None, 0.0, 0, float("nan"), float("nan"), message)

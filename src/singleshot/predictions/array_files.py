@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,9 +18,11 @@ from singleshot.predictions.npy_stream import (
     check_lengths,
     check_scores_header,
     read_blocks,
+    read_blocks_of_passes,
     read_header,
 )
-from singleshot.predictions.source import MEANINGS, Asked, Kind, LabelsAre, RawBlock, Source, damage_named
+from singleshot.predictions.passes import check_passes_shape, find_passes
+from singleshot.predictions.source import MEANINGS, Asked, Kind, LabelsAre, PassesSource, RawBlock, Source, damage_named
 
 MOST_NAME_BYTES = 2**28
 BLOCK_BYTES = 2**26  # of rows held at a time, however long their labels are
@@ -30,7 +32,10 @@ MEMBER = ".npy"
 
 
 def open_npz(path: Path, asked: Asked) -> Source:
-    """An archive with arrays ``logits`` or ``probs`` (N, C), ``labels`` (N,) and, if there are any, ``class_names``."""
+    """An archive with arrays ``logits`` or ``probs`` (N, C), ``labels`` (N,) and, if there are any, ``class_names``.
+
+    Stochastic passes may stand beside them, in ``pass_logits`` or ``pass_probs`` (T, N, C).
+    """
     with zipfile.ZipFile(path) as archive:
         there = _members(path, archive)
         scores, kind = find_array(path, there, asked)
@@ -43,13 +48,14 @@ def open_npz(path: Path, asked: Asked) -> Source:
         names = _texts(archive, path, CLASS_NAMES) if CLASS_NAMES in there else None
         said = _texts(archive, path, LABELS_ARE) if LABELS_ARE in there else ()
         labels_are = next((meaning for meaning in MEANINGS if said == (meaning,)), None)
+        passes = _passes(archive, path, there, (scores, labels), scores_header.shape)
 
     def read(rows: int) -> Iterator[RawBlock]:
         with damage_named(path), zipfile.ZipFile(path) as again:  # noqa: SIM117
             with _opened(again, path, scores) as one, _opened(again, path, labels) as other:
                 yield from _pairs(one, other, rows)
 
-    return _source(kind, scores_header, names, read, labels_are)
+    return _source(kind, scores_header, names, read, labels_are, passes)
 
 
 def open_npy(path: Path, asked: Asked) -> Source:
@@ -74,19 +80,53 @@ def open_npy(path: Path, asked: Asked) -> Source:
     return _source(kind, scores_header, None, read)
 
 
-def _source(
-    kind: Kind, header: ArrayHeader, names: tuple[str, ...] | None, read: Any, labels_are: LabelsAre | None = None
+def _source(  # noqa: PLR0917
+    kind: Kind,
+    header: ArrayHeader,
+    names: tuple[str, ...] | None,
+    read: Any,
+    labels_are: LabelsAre | None = None,
+    passes: PassesSource | None = None,
 ) -> Source:
-    return Source(kind, header.shape[1], header.shape[0], names, read, labels_are)
+    return Source(kind, header.shape[1], header.shape[0], names, read, labels_are, passes)
+
+
+def _passes(
+    archive: zipfile.ZipFile, path: Path, there: list[str], taken: tuple[str, str], shape: tuple[int, ...]
+) -> PassesSource | None:
+    found = find_passes(path, there, taken)
+    if found is None:
+        return None
+    name, kind = found
+    _, labels = taken
+    with _opened(archive, path, name) as (_, header):
+        check_passes_shape(header.what, str(header.dtype), header.dtype.kind == "f", header.shape, shape)
+
+    def read(rows: int) -> Iterator[RawBlock]:
+        with damage_named(path), zipfile.ZipFile(path) as again, ExitStack() as stack:
+            streams = [stack.enter_context(_opened(again, path, name))[0] for _ in range(header.shape[0])]
+            file, labels_header = stack.enter_context(_opened(again, path, labels))
+            rows = _bearable(rows, header.shape[0] * header.shape[2] * header.dtype.itemsize + labels_header.row_bytes)
+            both = zip(
+                read_blocks_of_passes(streams, header, rows), read_blocks(file, labels_header, rows), strict=True
+            )
+            for some_passes, some_labels in both:
+                yield RawBlock(some_passes, some_labels)
+
+    return PassesSource(header.what, kind, header.shape[0], read)
 
 
 def _pairs(
     scores: tuple[IO[bytes], ArrayHeader], labels: tuple[IO[bytes], ArrayHeader], rows: int
 ) -> Iterator[RawBlock]:
-    rows = min(rows, max(1, BLOCK_BYTES // max(1, scores[1].row_bytes + labels[1].row_bytes)))
+    rows = _bearable(rows, scores[1].row_bytes + labels[1].row_bytes)
     both = zip(read_blocks(*scores, rows), read_blocks(*labels, rows), strict=True)
     for some_scores, some_labels in both:
         yield RawBlock(some_scores, some_labels)
+
+
+def _bearable(rows: int, row_bytes: int) -> int:
+    return min(rows, max(1, BLOCK_BYTES // max(1, row_bytes)))
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> list[str]:

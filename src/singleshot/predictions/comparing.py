@@ -12,10 +12,15 @@ COMPARED = ("accuracy", "ece", "nll", "brier")
 """Metrics by which two sources are compared."""
 
 
+def same_examples(a: Examples, b: Examples) -> bool:
+    """Whether both are predictions of the same examples in the same order, as far as their labels tell."""
+    return len(a) == len(b) and a.labels_digest == b.labels_digest
+
+
 def why_not_compared(a: Examples, b: Examples) -> str | None:
     """What stands against it, to follow the names of the two; None where nothing does."""
-    if len(a) != len(b) or a.labels_digest != b.labels_digest:
-        return "have different labels: each is an estimate of its own"
+    if not same_examples(a, b):
+        return "have different labels, so they are not of the same examples and cannot be compared one by one"
     if len(a) < FEWEST_RESAMPLED:
         return f"are not compared: that takes {FEWEST_RESAMPLED} examples or more, here are {len(a)}"
     return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from tokenize import TokenError  # numpy's way to read the headers of Python 2 meets damaged ones too
 from typing import IO, Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from singleshot.terminal import printable
 
 MOST_AT_ONCE = 2**30  # bytes of an array that can only be read whole
+SKIPPED_AT_ONCE = 2**16  # bytes; an inflating stream may keep as many for later
 LONGEST_TEXT = 4096  # bytes of one label
 DAMAGE = (
     *(ValueError, KeyError, EOFError, SyntaxError, TokenError),
@@ -101,6 +102,33 @@ def read_blocks(file: IO[bytes], header: ArrayHeader, rows: int) -> Iterator[NDA
     for first in range(0, length, rows):
         count = min(rows, length - first)
         yield _read(file, header, count).reshape(count, *header.shape[1:])
+
+
+def read_blocks_of_passes(files: Sequence[IO[bytes]], header: ArrayHeader, rows: int) -> Iterator[NDArray[Any]]:
+    """Blocks (T, n, C) of an array (T, N, C), from T streams that stand where the values begin.
+
+    The passes lie one after the other, and a block needs rows of each. Each stream reads through those before its
+    own, T² / 2 passes in all, so that memory holds a block of an array of any size, compressed or not.
+    """
+    if header.columns_first:
+        (whole,) = read_blocks(files[0], header, header.shape[0])
+        for first in range(0, header.shape[1], rows):
+            yield whole[:, first : first + rows]
+        return
+    for number, file in enumerate(files):
+        _skip(file, header, number * header.row_bytes)
+    one_pass = replace(header, shape=header.shape[1:])
+    for blocks in zip(*(read_blocks(file, one_pass, rows) for file in files), strict=True):
+        yield np.stack(blocks)
+
+
+def _skip(file: IO[bytes], header: ArrayHeader, left: int) -> None:
+    # Read and not sought: so the last stream meets every byte, and the archive's checksum of them.
+    while left:
+        got = len(file.read(min(left, SKIPPED_AT_ONCE)))
+        if not got:
+            raise ValueError(f"{header.what} is cut off: it should go on for {left:,} bytes and more")
+        left -= got
 
 
 def _read(file: IO[bytes], header: ArrayHeader, rows: int) -> NDArray[Any]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from singleshot.checks import as_tensor, check_size, finite_rows, first_true, probability_rows
-from singleshot.predictions.labels import LabelReader
+from singleshot.checks import check_size
+from singleshot.predictions.labels import LabelReader, Where
+from singleshot.predictions.passes import checked_passes
 from singleshot.predictions.source import Kind, LabelsAre, RawBlock, Source
+from singleshot.predictions.values import as_logits, first_mistake, native
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32, what a core's cache holds
 
@@ -54,6 +55,11 @@ class Predictions:
         """Their names, where the file has them."""
         return self.source.class_names
 
+    @property
+    def passes(self) -> int:
+        """How many stochastic passes the file holds beside the scores; 0 where it has none."""
+        return 0 if self.source.passes is None else self.source.passes.count
+
     def chunks(self, rows: int | None = None) -> Iterator[Chunk]:
         """Every row once, so many at a time, checked: finite logits, probabilities that sum to 1, known labels."""
         rows = max(1, CHUNK_SCORES // self.classes) if rows is None else check_size("rows", rows, least=1)
@@ -73,6 +79,23 @@ class Predictions:
             scores = np.asfortranarray(chunk.scores) if by_class else chunk.scores
             yield {self.kind: scores, "labels": chunk.labels}
 
+    def pass_batches(self, rows: int | None = None) -> Iterator[dict[str, NDArray[Any]]]:
+        """The stochastic passes as arguments for `VarianceHistogram.update`: logits= (T, n, C) and labels= (n,).
+
+        They are checked as the scores are; probabilities come as their logarithms.
+        """
+        passes = self.source.passes
+        if passes is None:
+            raise ValueError(f"{self.path} holds no stochastic passes; they go into an array pass_logits (T, N, C)")
+        scores = passes.count * self.classes
+        rows = max(1, CHUNK_SCORES // scores) if rows is None else check_size("rows", rows, least=1)
+        read_labels = LabelReader(self.source, self.path, self.labels_are)
+        first = 0
+        for block in passes.read(rows):
+            labels = read_labels(block.labels, _places(block, first))
+            yield {"logits": checked_passes(passes, block.scores, first), "labels": labels}
+            first += len(labels)
+
     def load(self) -> Chunk:
         """All rows in memory."""
         scores, labels, _ = zip(*self.chunks(), strict=True)
@@ -83,40 +106,22 @@ class Predictions:
 
         A probability of 0, which has none, is taken for the smallest normal float32.
         """
-        if self.kind == "logits":
-            return chunk.scores
-        wide = chunk.scores.astype(np.float32) if chunk.scores.dtype == np.float16 else chunk.scores
-        logits: NDArray[Any] = np.log(np.maximum(wide, np.finfo(np.float32).tiny))
-        return logits
+        return as_logits(chunk.scores, self.kind)
 
     def _checked(self, block: RawBlock, first: int, read_labels: LabelReader) -> Chunk:
-        def where(row: int) -> str:
-            return f"row {first + row} (counted from 0)" if block.lines is None else f"line {block.lines[row]}"
-
-        scores = _native(block.scores)
+        where = _places(block, first)
+        scores = native(block.scores)
         labels = read_labels(block.labels, where)
-        values = as_tensor(scores, self.kind)
-        if self.kind == "logits":
-            good, demand = finite_rows(values), "logits must be finite"
-        else:
-            good, demand = probability_rows(values), "probabilities must lie in [0, 1] and sum to 1 in each row"
-        if not bool(good.all()):
-            row = first_true(~good)
-            raise ValueError(f"{self.path}: {demand}; {where(row)} {_described(values[row].double(), self.kind)}")
+        mistake = first_mistake(scores, self.kind, if_logits="say so with --kind logits")
+        if mistake is not None:
+            raise ValueError(f"{self.path}: {mistake.demand}; {where(mistake.row)} {mistake.found}")
         return Chunk(scores, labels, first)
 
 
-def _described(row: torch.Tensor, kind: Kind) -> str:
-    """What is wrong with a row."""
-    if not bool(row.isfinite().all()):
-        place = first_true(~row.isfinite())
-        return f"has {float(row[place])} for class {place}"
-    hint = "; if these are logits, say so with --kind logits" if kind == "probs" else ""
-    return f"has values from {float(row.amin()):g} to {float(row.amax()):g} and sum {float(row.sum()):.6g}{hint}"
+def _places(block: RawBlock, first: int) -> Where:
+    """Names the rows of a block that begins at the row ``first`` of the file."""
 
+    def where(row: int) -> str:
+        return f"row {first + row} (counted from 0)" if block.lines is None else f"line {block.lines[row]}"
 
-def _native(scores: NDArray[Any]) -> NDArray[Any]:
-    """In a form that torch takes: this machine's byte order, and at most double precision."""
-    if scores.dtype.itemsize > 8:
-        return scores.astype(np.float64)
-    return scores.astype(scores.dtype.newbyteorder("="), copy=False)
+    return where

@@ -37,7 +37,9 @@ def read_predictions(
 
     Whether scores are logits or probabilities is said by their name or by ``kind``; it is never guessed. Names are
     those of arrays and tensors, ``logits`` or ``probs`` (N, C) and ``labels`` (N,), or of columns, ``logit_CLASS`` or
-    ``prob_CLASS`` and ``label``. Labels are class names or, where they are whole numbers, class indices.
+    ``prob_CLASS`` and ``label``. Labels are class names or, where they are whole numbers, class indices. Arrays and
+    tensors may stand beside T stochastic passes, ``pass_logits`` or ``pass_probs`` (T, N, C): see
+    `Predictions.pass_batches`.
 
     Args:
         path: the file.

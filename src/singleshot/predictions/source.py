@@ -40,9 +40,19 @@ class Asked(NamedTuple):
 class RawBlock(NamedTuple):
     """Rows as they stand in the file, their values not yet looked at."""
 
-    scores: NDArray[Any]  # (n, C)
+    scores: NDArray[Any]  # (n, C); of stochastic passes (T, n, C)
     labels: NDArray[Any]  # (n,): integers, or text
     lines: Sequence[int] | None = None  # of a text file, to name the place of a mistake
+
+
+@dataclass(frozen=True)
+class PassesSource:
+    """T stochastic passes over the examples of a file: ``read`` gives blocks of (T, n, C) with their labels."""
+
+    what: str  # names the array in errors
+    kind: Kind
+    count: int  # T
+    read: Callable[[int], Iterator[RawBlock]]
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,7 @@ class Source:
     class_names: tuple[str, ...] | None
     read: Callable[[int], Iterator[RawBlock]]
     labels_are: LabelsAre | None = None  # where the file itself says what a whole number is
+    passes: PassesSource | None = None
 
 
 def check_source(source: Source, path: Path) -> None:

@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from singleshot.predictions.names import ARRAY_LABELS, find_array, find_labels
 from singleshot.predictions.npy_stream import check_lengths, check_scores_shape
-from singleshot.predictions.source import Asked, RawBlock, Source
+from singleshot.predictions.passes import check_passes_shape, find_passes
+from singleshot.predictions.source import Asked, PassesSource, RawBlock, Source
 from singleshot.terminal import printable
 
 FLOATS = ("F16", "BF16", "F32", "F64")
@@ -18,7 +21,10 @@ INTEGERS = ("I8", "I16", "I32", "I64", "U8")
 
 
 def open_safetensors(path: Path, asked: Asked) -> Source:
-    """Tensors ``logits`` or ``probs`` (N, C) and ``labels`` (N,); class names as a JSON list in the metadata."""
+    """Tensors ``logits`` or ``probs`` (N, C) and ``labels`` (N,); class names as a JSON list in the metadata.
+
+    Stochastic passes may stand beside them, in ``pass_logits`` or ``pass_probs`` (T, N, C).
+    """
     with _opened(path) as file:
         there = list(file.keys())
         scores, kind = find_array(path, there, asked, what="tensor")
@@ -32,18 +38,42 @@ def open_safetensors(path: Path, asked: Asked) -> Source:
             )
         check_lengths(f"{path}: tensor {scores!r}", f"tensor {labels!r}", shape[0], labels_shape[0])
         names = _class_names(path, file.metadata() or {})
+        passes = _passes(path, file, (scores, labels), shape)
 
     def read(rows: int) -> Iterator[RawBlock]:
         with _opened(path) as again:
             some_scores, some_labels = again.get_slice(scores), again.get_slice(labels)
             for first in range(0, shape[0], rows):
                 last = min(first + rows, shape[0])
-                block = some_scores[first:last]
-                # numpy has no bfloat16; every value of it is a float32
-                block = block.float() if dtype == "BF16" else block
-                yield RawBlock(block.numpy(), some_labels[first:last].numpy())
+                yield RawBlock(_array(some_scores[first:last], dtype), some_labels[first:last].numpy())
 
-    return Source(kind, shape[1], shape[0], names, read)
+    return Source(kind, shape[1], shape[0], names, read, passes=passes)
+
+
+def _passes(path: Path, file: Any, taken: tuple[str, str], shape: tuple[int, ...]) -> PassesSource | None:
+    found = find_passes(path, list(file.keys()), taken)
+    if found is None:
+        return None
+    name, kind = found
+    _, labels = taken
+    what = f"{path}: tensor {name!r}"
+    passes_shape, dtype = _outline(file, name)
+    check_passes_shape(what, dtype, dtype in FLOATS, passes_shape, shape)
+
+    def read(rows: int) -> Iterator[RawBlock]:
+        with _opened(path) as again:
+            some_passes, some_labels = again.get_slice(name), again.get_slice(labels)
+            for first in range(0, shape[0], rows):
+                last = min(first + rows, shape[0])
+                yield RawBlock(_array(some_passes[:, first:last], dtype), some_labels[first:last].numpy())
+
+    return PassesSource(what, kind, passes_shape[0], read)
+
+
+def _array(tensor: Any, dtype: str) -> NDArray[Any]:
+    # numpy has no bfloat16; every value of it is a float32
+    values: NDArray[Any] = (tensor.float() if dtype == "BF16" else tensor).numpy()
+    return values
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from singleshot.data.npy import NpyWriter
 from singleshot.files import write_atomically
 from singleshot.predictions.labels import first_misnumbered
+from singleshot.predictions.passes import check_passes_shape
 
 
 def write_predictions(
@@ -21,10 +22,18 @@ def write_predictions(
     chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]],
     *,
     class_names: tuple[str, ...] | None = None,
+    pass_logits: NDArray[Any] | None = None,
 ) -> None:
     """Write logits (n, C) and labels (n,) to an .npz file that `read_predictions` and ``numpy.load`` read.
 
     It appears whole or not at all; the dtype of the logits is that of the first chunk.
+
+    Args:
+        path: the .npz file.
+        chunks: pairs of logits and labels, one after the other.
+        class_names: a name for each class.
+        pass_logits: T stochastic passes (T, N, C) over all the examples, from `singleshot.sample`, for
+            ``singleshot report`` to show where they disagree; it may be a memory-mapped array.
     """
     path = Path(path)
     if path.suffix.lower() != ".npz":
@@ -33,10 +42,17 @@ def write_predictions(
     def write(temporary: Path) -> None:
         # Zipped from two files beside it: the length of an array stands at its start, and is known at the end.
         logits_path, labels_path = temporary.with_name("logits.npy"), temporary.with_name("labels.npy")
-        _write_arrays(logits_path, labels_path, chunks, path)
+        shape = _write_arrays(logits_path, labels_path, chunks, path)
+        if pass_logits is not None:
+            is_float = pass_logits.dtype.kind == "f"
+            check_passes_shape(f"{path}: pass_logits", str(pass_logits.dtype), is_float, pass_logits.shape, shape)
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
             archive.write(logits_path, "logits.npy")
             archive.write(labels_path, "labels.npy")
+            if pass_logits is not None:
+                with archive.open("pass_logits.npy", "w", force_zip64=True) as member:
+                    # by rows, or a reader could not take it a piece at a time
+                    np.lib.format.write_array(member, np.ascontiguousarray(pass_logits), allow_pickle=False)
             if class_names is not None:
                 with archive.open("class_names.npy", "w") as member:
                     np.lib.format.write_array(member, np.array(class_names, dtype=str), allow_pickle=False)
@@ -49,7 +65,8 @@ def write_predictions(
 
 def _write_arrays(
     logits_path: Path, labels_path: Path, chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]], path: Path
-) -> None:
+) -> tuple[int, ...]:
+    """Write the chunks; the shape of all their logits."""
     with ExitStack() as stack:
         writers: tuple[NpyWriter, NpyWriter] | None = None
         for logits, labels in chunks:
@@ -64,3 +81,4 @@ def _write_arrays(
             writers[1].append(labels.astype(np.int64, copy=False))
         if writers is None:
             raise ValueError(f"{path}: there is nothing to write; predictions need at least one row")
+        return writers[0].count, *writers[0].item_shape

@@ -43,6 +43,11 @@ def metric_label(name: str) -> str:
     return LABELS.get(name, name.replace("_", " ").capitalize())
 
 
+def difference_label(name: str) -> str:
+    """What the difference of a metric is called: chance pushes up the ECE of both, and is taken out of each."""
+    return metric_label("debiased_ece" if name == "ece" else name)
+
+
 def in_order(names: Sequence[str]) -> list[str]:
     """Metrics as a table lists them: known ones first."""
     known = [name for name in LABELS if name in names]
@@ -98,7 +103,7 @@ def difference_lines(differences: Sequence[Comparison]) -> list[str]:
     lines = [f"  {'':<16} {'':8}   95 % interval         p"]
     for one in differences:
         middle, low, high = (_signed(value) for value in (one.difference, one.low, one.high))
-        lines.append(f"  {metric_label(one.metric):<16} {middle:>8}   {low} – {high}   {one.p_value:.3f}")
+        lines.append(f"  {difference_label(one.metric):<16} {middle:>8}   {low} – {high}   {one.p_value:.3f}")
     return lines
 
 

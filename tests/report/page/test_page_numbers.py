@@ -19,7 +19,7 @@ from singleshot.metrics import Calibration, Examples, risk_coverage, threshold_f
 from singleshot.report.page import page_data, subject_of_file
 from singleshot.report.page.classes import CONFUSION_THRESHOLD
 from singleshot.report.page.fine_bins import BIN_CHOICES, FINE_BINS, fine_bins
-from singleshot.report.page.selection import ACCURACIES, MOST_POINTS
+from singleshot.report.page.selection import EXPLORED, MOST_POINTS, threshold_counts
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,8 @@ def test_metrics_and_comparisons_are_those_of_evaluate(
             interval = evaluation["intervals"][name]
             expected = {"estimate": evaluation[name], "low": interval["low"], "high": interval["high"]}
             assert found == {**expected, "infinite": False}, name
+    assert [model["same_examples"] for model in data["models"]] == [True, True, False]
+    assert [column["title"] for column in data["compared"]] == ["Accuracy", "ECE, debiased", "NLL", "Brier"]
     near, other = data["comparisons"]
     assert (near["why"], other["differences"]) == (None, [])
     assert "different labels" in other["why"]
@@ -119,7 +121,7 @@ def test_the_numbers_are_those_of_the_oracle(place: Path, data: dict[str, Any]) 
         assert entry["confidence"] == pytest.approx(confidence[mixed].mean(), abs=1e-6)
 
 
-def test_curves_and_guarantees(place: Path, data: dict[str, Any]) -> None:
+def test_curves(place: Path, data: dict[str, Any]) -> None:
     model = data["models"][0]
     with np.load(place / "test.npz") as file:
         examples = Examples.of(logits=file["logits"], labels=file["labels"])
@@ -133,18 +135,40 @@ def test_curves_and_guarantees(place: Path, data: dict[str, Any]) -> None:
     probs, labels = probs_and_labels(place, "test.npz")
     expected = [oracle_coverage(probs, labels, threshold) for threshold in model["coverage"]["threshold"]]
     assert model["coverage"]["coverage"] == pytest.approx(expected)
-    assert [one["accuracy"] for one in model["guarantees"]] == list(ACCURACIES)
-    for one in model["guarantees"][::7]:
-        wanted = threshold_for_accuracy(examples, one["accuracy"])
-        assert (one["threshold"], one["accepted"], one["message"]) == (
-            wanted.threshold,
-            wanted.accepted,
-            wanted.message,
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_thresholds_accept_what_is_at_least_as_confident(dtype: type[np.floating[Any]]) -> None:
+    random = np.random.default_rng(0)
+    top = np.append(random.uniform(0.5, 1, 500), [0.5, 0.95, 0.999, 0.99991, 1, 1]).astype(dtype)
+    labels = random.integers(0, 2, len(top))
+    found = threshold_counts(Examples.of(probs=np.stack([top, 1 - top], 1), labels=labels))
+    assert list(EXPLORED) == sorted(set(EXPLORED))
+    for place, threshold in enumerate(EXPLORED):
+        accepted = top >= dtype(threshold)
+        assert (found["accepted"][place], found["correct"][place]) == (
+            accepted.sum(),
+            (accepted & (labels == 0)).sum(),
         )
-        if wanted.threshold is not None:
-            above = examples.confidence >= wanted.threshold
-            assert one["correct"] == int((above & examples.correct).sum())
-            assert one["coverage"] == wanted.coverage
+
+
+def test_what_a_guarantee_was_found_on_is_what_the_explorer_shows(place: Path, data: dict[str, Any]) -> None:
+    rules, model = data["guarantee"], data["models"][0]
+    with np.load(place / "test.npz") as file:
+        examples = Examples.of(logits=file["logits"], labels=file["labels"])
+    reached = 0
+    for accuracy in np.linspace(0.3, 0.99, 70):
+        wanted = threshold_for_accuracy(examples, accuracy, confidence=rules["certainty"])
+        if wanted.threshold is None:
+            assert all(model["sure_accuracies"][start] < accuracy for start in rules["starts"])
+            continue
+        reached += 1
+        at = data["thresholds"].index(wanted.threshold)
+        accepted, correct = (model["at_threshold"][name][at] for name in ("accepted", "correct"))
+        assert (accepted, accepted / 1500) == (wanted.accepted, wanted.coverage)
+        assert correct / accepted == wanted.accuracy
+        assert model["sure_accuracies"][rules["thresholds"].index(wanted.threshold)] == wanted.lower_bound
+    assert 10 < reached < 70
 
 
 def oracle_coverage(probs: Any, labels: Any, threshold: float) -> float:

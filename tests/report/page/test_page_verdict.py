@@ -40,8 +40,8 @@ def test_underconfident(tmp_path: Path) -> None:
     ("rows", "start", "expected"),
     [
         (8000, "No miscalibration shows in 8,000 examples: scores above 0.9 are right 9", "good"),
-        (60, "No miscalibration shows in 60 examples, but so few could hide an error of ", "fair"),
-        (20, "Too few to judge: 20 examples", "fair"),
+        (60, "No miscalibration shows in 60 examples, but so few could hide an error of ", "unclear"),
+        (20, "Too few to judge: 20 examples", "unclear"),
     ],
 )
 def test_calibrated(rows: int, start: str, expected: Tone, tmp_path: Path) -> None:
@@ -66,9 +66,11 @@ def of_two(folder: Path, confidence: Any, right: Any) -> tuple[str, Tone]:
 @pytest.mark.parametrize(
     ("confidence", "count", "start", "expected"),
     [
-        (0.93, 40, "No miscalibration shows in 40 examples, but so few", "fair"),  # 0.93^40 = 0.055: it may happen
+        (0.93, 40, "No miscalibration shows in 40 examples, but so few", "unclear"),  # 0.93^40 = 0.055: it may happen
         (0.93, 400, "Underconfident by 7 points: ", "bad"),
         (1 - 1e-9, 400, "No miscalibration shows in 400 examples: ", "good"),
+        # Wilson: of 50 right answers in 50, the true accuracy may be 0.929
+        (0.999, 50, "No miscalibration shows in 50 examples, but so few could hide an error of 7 points", "unclear"),
     ],
 )
 def test_all_right(confidence: float, count: int, start: str, expected: Tone, tmp_path: Path) -> None:

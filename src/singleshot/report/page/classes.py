@@ -14,7 +14,7 @@ from singleshot.report.page.text import class_label
 
 Codes = NDArray[np.unsignedinteger[Any]]
 
-MOST_CLASSES = 200
+MOST_CLASSES = 1000
 MOST_CONFUSIONS = 30
 CONFUSION_THRESHOLD = 0.8
 

@@ -7,16 +7,26 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 
+import numpy as np
+
 from singleshot import __version__
 from singleshot.metrics.estimates import HIGHER_IS_BETTER
+from singleshot.predictions.comparing import COMPARED
 from singleshot.report.page.classes import CONFUSION_THRESHOLD, classes_by_gap, confusions
 from singleshot.report.page.comparisons import ComparisonsWithFirst
-from singleshot.report.page.fine_bins import BIN_CHOICES, DEFAULT_BINS, FINE_BINS, fine_bins
-from singleshot.report.page.selection import coverage_points, guarantees, risk_coverage_points
+from singleshot.report.page.fine_bins import BIN_CHOICES, DEFAULT_BINS, fine_bins
+from singleshot.report.page.selection import (
+    EXPLORED,
+    coverage_points,
+    guarantee_rules,
+    risk_coverage_points,
+    sure_accuracies,
+    threshold_counts,
+)
 from singleshot.report.page.subject import Subject
 from singleshot.report.page.text import numbered, plain_value, shown, shown_end
 from singleshot.report.page.verdict import verdict
-from singleshot.report.tables import metric_label
+from singleshot.report.tables import difference_label, metric_label
 
 HELP = {
     "accuracy": "Share of examples whose predicted class is right.",
@@ -44,18 +54,20 @@ def page_data(subjects: Iterable[Subject], *, title: str, replicates: int | None
     for subject in subjects:
         model = model_data(subject)
         model["name"] = numbered(model["name"], [other["name"] for other in models])  # cut, two may be the same
-        comparisons.add(subject, model["name"])
+        model["same_examples"] = comparisons.add(subject, model["name"])  # as the first
         models.append(model)
     page = {
         "title": shown(title, longest=200),
         "singleshot": __version__,
         "made": datetime.now(timezone.utc).date().isoformat(),
-        "fine_bins": FINE_BINS,
         "bin_choices": BIN_CHOICES,
         "default_bins": DEFAULT_BINS,
+        "thresholds": EXPLORED,
+        "guarantee": guarantee_rules(),
         "metrics": [_metric_column(name) for name in HELP],
         "models": models,
         "comparisons": comparisons.found,
+        "compared": [{**_metric_column(name), "title": difference_label(name)} for name in COMPARED],
     }
     return dict(_finite(page))
 
@@ -78,7 +90,9 @@ def model_data(subject: Subject) -> dict[str, Any]:
         "fine": fine_bins(examples),
         "risk_coverage": risk_coverage_points(examples),
         "coverage": coverage_points(evaluation.result),
-        "guarantees": guarantees(examples),
+        "at_threshold": threshold_counts(examples),
+        "sure_accuracies": sure_accuracies(examples),
+        "classes_predicted": len(np.unique(measured.answers.predicted)),
         "classes_by_gap": classes_by_gap(measured.answers, examples, measured.class_names),
         "confusion_threshold": CONFUSION_THRESHOLD,
         "confusions": confusions(measured.answers, examples, measured.class_names),

@@ -41,8 +41,8 @@ def render(data: dict[str, Any]) -> str:
     from markupsafe import Markup
 
     folder = files(__package__) / ASSETS
-    # scripts define what they offer; page.js, the last of them, sets it going
-    there = sorted((one.name for one in folder.iterdir()), key=lambda name: (name == "page.js", name))
+    # styles may be overruled by the last of them; scripts define what they offer, and the last sets it going
+    there = sorted((one.name for one in folder.iterdir()), key=lambda name: (name in {"screens.css", "page.js"}, name))
 
     def joined(ending: str) -> str:
         return "\n".join((folder / name).read_text(encoding="utf-8") for name in there if name.endswith(ending))

@@ -11,9 +11,10 @@ from typing import Any
 from torch import Tensor
 
 from singleshot.data import Images
-from singleshot.metrics.variance_histogram import VarianceBins, VarianceHistogram
+from singleshot.metrics.variance_histogram import VarianceHistogram
 from singleshot.predictions import read_predictions
 from singleshot.report.page.gallery import EDGE, gallery
+from singleshot.report.page.passes import passes_data
 from singleshot.report.page.subject import Subject, evaluate_command, measure
 from singleshot.report.tables import amount
 from singleshot.sampling import sample
@@ -89,12 +90,6 @@ def stochastic_passes(
             logits = sample(model, images, samples=SAMPLES, seed=start).float().cpu()
             histogram.update(logits=logits, labels=part.labels[index])
     return passes_data(histogram.compute(), SAMPLES)
-
-
-def passes_data(bins: VarianceBins, samples: int) -> dict[str, Any]:
-    """A variance histogram as plain lists."""
-    fields = ("lower", "upper", "count", "accuracy", "score", "coverage")
-    return {"samples": samples, **{name: getattr(bins, name).tolist() for name in fields}}
 
 
 def training_curve(log: Path) -> list[dict[str, Any]] | None:

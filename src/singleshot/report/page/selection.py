@@ -8,10 +8,16 @@ import numpy as np
 
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.result import CalibrationResult
-from singleshot.metrics.selective import risk_coverage, thresholds_for_accuracies
+from singleshot.metrics.selective import STARTS, THRESHOLDS, accepted_at, risk_coverage, threshold_bounds
 
 MOST_POINTS = 400
-ACCURACIES = (*(k / 100 for k in range(50, 100)), 0.995, 0.999)
+EXPLORED = (
+    *(k / 1000 for k in range(1000)),
+    *(k / 10_000 for k in range(9991, 10_000)),
+    *(k / 100_000 for k in range(99_991, 100_001)),
+)
+"""Thresholds that a reader can try, ever finer where confidences crowd; those of guarantees are among them."""
+CERTAINTY = 0.95
 
 
 def risk_coverage_points(examples: Examples) -> dict[str, Any]:
@@ -35,16 +41,21 @@ def coverage_points(result: CalibrationResult) -> dict[str, Any]:
     return {"threshold": result.bins.lower.tolist(), "coverage": result.bins.coverage().tolist()}
 
 
-def guarantees(examples: Examples) -> list[dict[str, Any]]:
-    """For each accuracy one may ask for: the lowest threshold that is sure to reach it, or why there is none."""
-    return [
-        {
-            "accuracy": one.wanted,
-            "threshold": one.threshold,
-            "coverage": one.coverage if one.threshold is not None else None,
-            "accepted": one.accepted,
-            "correct": round(one.accuracy * one.accepted) if one.accepted else 0,
-            "message": one.message,
-        }
-        for one in thresholds_for_accuracies(examples, ACCURACIES)
-    ]
+def threshold_counts(examples: Examples) -> dict[str, list[int]]:
+    """How many examples each explored threshold accepts, and how many of these are right."""
+    accepted, correct = accepted_at(examples, EXPLORED)
+    return {"accepted": accepted.tolist(), "correct": correct.tolist()}
+
+
+def guarantee_rules() -> dict[str, Any]:
+    """What the page needs to walk to a threshold as `singleshot.metrics.threshold_for_accuracy` does."""
+    return {
+        "certainty": CERTAINTY,
+        "thresholds": list(THRESHOLDS),
+        "starts": [THRESHOLDS.index(start) for start in STARTS],
+    }
+
+
+def sure_accuracies(examples: Examples) -> list[float]:
+    """The accuracy that each threshold of a guarantee is sure of."""
+    return [float(bound) for bound in threshold_bounds(examples, confidence=CERTAINTY).lower]

@@ -12,6 +12,7 @@ from singleshot.predictions import Predictions, read_predictions
 from singleshot.predictions.evaluation import Evaluation, evaluate_predictions, groups_for
 from singleshot.report.page.classes import AnswerGathering, Answers
 from singleshot.report.page.fine_bins import DEFAULT_BINS
+from singleshot.report.page.passes import passes_of_file
 from singleshot.report.page.text import numbered
 from singleshot.report.tables import amount
 
@@ -67,7 +68,7 @@ def measure(predictions: Predictions, replicates: int | None) -> Measured:
 def subject_of_file(
     path: Path, *, name: str | None = None, told: Mapping[str, Any] | None = None, replicates: int | None = None
 ) -> Subject:
-    """A file of predictions; ``told`` is what `read_predictions` must be told of it."""
+    """A file of predictions, with the passes in it; ``told`` is what `read_predictions` must be told of it."""
     said = {option: value for option, value in (told or {}).items() if value is not None}
     file = read_predictions(path, **said)
     measured = measure(file, replicates)
@@ -79,6 +80,7 @@ def subject_of_file(
         about=f"{size}, {file.kind}; {measured.about_intervals}",
         command=evaluate_command(path, flags, replicates),
         measured=measured,
+        passes=passes_of_file(file),
     )
 
 

@@ -9,10 +9,11 @@ import torch
 
 from singleshot.metrics.consistency import consistency_test
 from singleshot.metrics.examples import Examples
+from singleshot.metrics.wilson import wilson_interval
 from singleshot.predictions.evaluation import FEWEST_RESAMPLED, Evaluation
 from singleshot.report.tables import amount
 
-Tone = Literal["good", "fair", "bad"]
+Tone = Literal["good", "fair", "bad", "unclear"]
 
 SMALL, LARGE = 0.02, 0.05
 """Calibration errors up to the one pass for small, and from the other on for large."""
@@ -24,10 +25,10 @@ def verdict(evaluation: Evaluation) -> tuple[str, Tone]:
     examples = evaluation.examples
     assert examples is not None
     if len(examples) < FEWEST_RESAMPLED:
-        return f"Too few to judge: {amount(len(examples), 'example')}, and it takes hundreds.", "fair"
+        return f"Too few to judge: {amount(len(examples), 'example')}, and it takes hundreds.", "unclear"
     gap, reach = mean_gap(examples)
     error = error_beyond_chance(evaluation)
-    largest = evaluation.intervals["ece"].high if evaluation.intervals else abs(gap) + reach
+    largest = max(could_hide(examples), evaluation.intervals["ece"].high if evaluation.intervals else abs(gap) + reach)
     if abs(gap) <= reach and error == 0:
         return _unsuspicious(len(examples), largest, examples)
     is_one_sided = abs(gap) > reach
@@ -54,6 +55,13 @@ def mean_gap(examples: Examples) -> tuple[float, float]:
     gaps = confidence - examples.correct.double()
     variance = max(float(gaps.var()), float((confidence * (1 - confidence)).mean()))
     return float(gaps.mean()), 1.96 * math.sqrt(variance / len(gaps))
+
+
+def could_hide(examples: Examples) -> float:
+    """The largest mean gap that the true accuracy may have. Where all answers are right, no resample tells of it."""
+    confidence = float(examples.confidence.double().mean())
+    low, high = wilson_interval(int(examples.correct.sum()), len(examples))
+    return max(confidence - float(low), float(high) - confidence)
 
 
 def error_beyond_chance(evaluation: Evaluation) -> float:
@@ -107,4 +115,4 @@ def _unsuspicious(count: int, largest: float, examples: Examples) -> tuple[str, 
     seen = f"No miscalibration shows in {amount(count, 'example')}"
     if largest < LARGE:
         return f"{seen}{high_scores(examples)}.", "good"
-    return f"{seen}, but so few could hide an error of {points(largest)}{high_scores(examples)}.", "fair"
+    return f"{seen}, but so few could hide an error of {points(largest)}{high_scores(examples)}.", "unclear"

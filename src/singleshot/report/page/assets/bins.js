@@ -29,41 +29,6 @@ function calibrationErrors(bins) {
   };
 }
 
-/** What acting only on confidences above the edge-th fine edge gives. */
-function atThreshold(fine, edge) {
-  const total = sum(fine.count), right = sum(fine.correct);
-  const passing = sum(fine.count.slice(edge)), rightPassing = sum(fine.correct.slice(edge));
-  return {
-    total,
-    right,
-    wrong: total - right,
-    passing,
-    rightPassing,
-    coverage: total ? passing / total : null,
-    accuracy: passing ? rightPassing / passing : null,
-    mistakes: passing - rightPassing,
-    heldBack: right - rightPassing,
-  };
-}
-
-/** Coverage and accuracy at every fine edge, from the lowest up. */
-function thresholdCurves(fine) {
-  const size = fine.count.length, total = sum(fine.count);
-  const points = [];
-  let passing = 0, right = 0;
-  for (let edge = size - 1; edge >= 0; edge -= 1) {
-    passing += fine.count[edge];
-    right += fine.correct[edge];
-    points.push({ threshold: edge / size, coverage: passing / total, accuracy: passing ? right / passing : null });
-  }
-  return points.reverse();
-}
-
-/** The fine edge nearest to a threshold. */
-function nearestEdge(threshold, size) {
-  return Math.min(size, Math.max(0, Math.round(threshold * size)));
-}
-
 function sum(values) {
   let total = 0;
   for (const value of values) total += value;

@@ -1,6 +1,6 @@
 // Calibration by class, and what is confused with what.
 
-function classesTable(model) {
+function classesTable(model, most) {
   const widest = Math.max(0.01, ...model.classes_by_gap.map((row) => Math.abs(row.gap)));
   return sortableTable({
     caption: `Calibration of the classes predicted by ${model.name}, the worst first`,
@@ -31,7 +31,7 @@ function classesTable(model) {
         cell: (row) => gapCell(row.gap, widest),
       },
     ],
-    rows: model.classes_by_gap,
+    rows: model.classes_by_gap.slice(0, most),
     rowAttributes: (row) => ({ "data-class": row.class }),
   });
 }

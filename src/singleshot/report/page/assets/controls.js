@@ -63,31 +63,35 @@ function wireControls(report, state, sections) {
 
 function wireThreshold(report, state, redraw) {
   const range = find("#threshold-range"), typed = find("#threshold-number"), wanted = find("#wanted");
-  const say = () => range.setAttribute("aria-valuetext", fixed(state.edge / report.fine_bins, 4));
-  const show = () => { typed.value = fixed(state.edge / report.fine_bins, 4); };
-  range.max = report.fine_bins;
-  range.value = state.edge;
+  const say = () => range.setAttribute("aria-valuetext", report.thresholds[state.threshold]);
+  const show = () => { typed.value = report.thresholds[state.threshold]; };
+  range.max = report.thresholds.length - 1;
+  range.value = state.threshold;
   show();
   say();
-  range.addEventListener("input", () => { state.edge = Number(range.value); show(); say(); redraw(); });
+  range.addEventListener("input", () => { state.threshold = Number(range.value); show(); say(); redraw(); });
   typed.addEventListener("input", () => {
-    if (typed.value === "" || !Number.isFinite(typed.valueAsNumber)) return; // half-typed
-    state.edge = nearestEdge(typed.valueAsNumber, report.fine_bins);
-    range.value = state.edge;
+    if (!Number.isFinite(typed.valueAsNumber)) return; // half-typed
+    state.threshold = nearestThreshold(report.thresholds, typed.valueAsNumber);
+    range.value = state.threshold;
     say();
     redraw();
   });
-  typed.addEventListener("change", show); // what was typed, as the edge it was taken for
+  typed.addEventListener("change", show); // what was typed, as the threshold it was taken for
 
-  const accuracies = report.models[0].guarantees.map((one) => one.accuracy);
-  wanted.append(...accuracies.map((accuracy) => element(
-    "option",
-    { value: accuracy },
-    `${Number((accuracy * 100).toFixed(1))} %`,
-  )));
-  state.wanted = accuracies.includes(0.95) ? 0.95 : accuracies[0];
-  wanted.value = state.wanted;
-  wanted.addEventListener("change", () => { state.wanted = Number(wanted.value); drawGuarantee(report, state); });
+  wanted.value = state.wanted * 100;
+  wanted.addEventListener("input", () => {
+    const share = wanted.valueAsNumber / 100;
+    const isPossible = share > 0 && share < 1;
+    wanted.setAttribute("aria-invalid", String(!isPossible && wanted.value !== ""));
+    if (!isPossible) return;
+    state.wanted = share;
+    drawGuarantee(report, state);
+  });
+  wanted.addEventListener("change", () => { // whatever else was typed, as what the answer is for
+    wanted.value = Number((state.wanted * 100).toPrecision(12));
+    wanted.setAttribute("aria-invalid", "false");
+  });
 }
 
 function filterClasses(model) {
@@ -98,8 +102,11 @@ function filterClasses(model) {
     left += line.hidden ? 0 : 1;
   }
   const listed = model.classes_by_gap.length;
-  const whole = listed < model.classes
-    ? `${countText(listed)} of ${countText(model.classes)} classes listed`
-    : amountText(listed, "class", "classes");
-  find("#class-count").textContent = words ? `${countText(left)} of ${countText(listed)} found` : whole;
+  const never = model.classes - model.classes_predicted, cut = model.classes_predicted - listed;
+  const others = [
+    cut ? `${amountText(cut, "better one")} not listed` : null,
+    never ? `${amountText(never, "class", "classes")} never predicted` : null,
+  ].filter(Boolean).map((other) => `; ${other}`).join("");
+  const found = words ? `${countText(left)} of ${countText(listed)} found` : amountText(listed, "class", "classes");
+  find("#class-count").textContent = `${found}${others}`;
 }

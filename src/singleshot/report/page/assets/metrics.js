@@ -1,7 +1,7 @@
 // The metrics of every model, and how far two models differ.
 
-function metricsTable(report) {
-  const best = Object.fromEntries(report.metrics.map((metric) => [metric.name, bestOf(report, metric)]));
+function metricsTable(report, metrics = report.metrics) {
+  const best = Object.fromEntries(metrics.map((metric) => [metric.name, bestOf(report, metric)]));
   const columns = [
     {
       title: "Model",
@@ -9,7 +9,7 @@ function metricsTable(report) {
       value: (index) => report.models[index].name,
       cell: (index) => modelName(report, index),
     },
-    ...report.metrics.map((metric) => ({
+    ...metrics.map((metric) => ({
       title: metric.title,
       help: metric.help,
       first: metric.better === "lower" ? "ascending" : "descending",
@@ -35,8 +35,13 @@ function intervalOf({ low, high, infinite }) {
   return infinite || !isNumber(low) ? null : `${metricText(low)} – ${metricText(high)}`;
 }
 
+/** Models of the same examples as the first: others had an easier or a harder task, and no rank among them. */
+function rivals(report) {
+  return report.models.filter((model) => model.same_examples);
+}
+
 function bestOf(report, metric) {
-  const values = report.models.map((model) => estimateOf(model, metric)).filter(isNumber);
+  const values = rivals(report).map((model) => estimateOf(model, metric)).filter(isNumber);
   if (metric.better === null || values.length < 2 || !values.some(Number.isFinite)) return null;
   return metric.better === "higher" ? Math.max(...values) : Math.min(...values);
 }
@@ -44,7 +49,7 @@ function bestOf(report, metric) {
 function metricCell(model, metric, best) {
   const estimate = estimateOf(model, metric);
   if (!isNumber(estimate)) return [element("span", { class: "muted" }, NOTHING)];
-  const isBest = best !== null && estimate === best;
+  const isBest = best !== null && model.same_examples && estimate === best;
   const interval = intervalOf(model.metrics[metric.name]);
   return [
     element("span", { class: isBest ? "estimate best" : "estimate" },
@@ -94,7 +99,7 @@ function metricMeanings(report) {
 
 /** A row per pair of models, a column per metric. */
 function comparisonsTable(report) {
-  const names = report.metrics.filter((metric) =>
+  const names = report.compared.filter((metric) =>
     report.comparisons.some((pair) => pair.differences.some((one) => one.metric === metric.name)));
   const of = (pair, metric) => pair.differences.find((one) => one.metric === metric.name);
   const made = report.comparisons.filter((pair) => pair.differences.length);

@@ -8,15 +8,16 @@
 //   #reliability figure[data-model=NAME]        the diagrams shown; [data-model=NAME][data-value=ece|mce] <data>
 //   #log                                        checkbox, logarithmic counts
 //   [data-picker]                               selects of a model's index; one changes all
-//   #threshold-range, #threshold-number         the threshold in fine bins (0 … fine_bins), and as a number
+//   #threshold-range, #threshold-number         the place of a threshold among those that can be tried, and itself
 //   #threshold-tiles [data-value=coverage|accuracy|mistakes|held-back]   <data> with data-model
 //   #threshold-all tr[data-model=NAME]          every model at that threshold
-//   #wanted                                     select of accuracies; [data-value=guarantee] message; #try-threshold
+//   #wanted                                     number, an accuracy in percent; [data-value=guarantee] message; #try-threshold
 //   #curves .legend button[data-model=NAME]     aria-pressed: shown or not; path.line in the charts
 //   #classes tr[data-class=NAME], #class-filter, #class-count
 //   html[data-ready]                            everything is drawn
 
 const CHARTS = ["reliability", "histogram", "threshold", "curves", "passes", "training"]; // drawn to the width there is
+const LONG = ["metrics", "classes"]; // tables that paper has no room for
 
 function start() {
   const report = JSON.parse(find("#data").textContent);
@@ -25,8 +26,8 @@ function start() {
     shown: "all",
     bins: report.default_bins,
     logarithmic: false,
-    edge: nearestEdge(0.9, report.fine_bins),
-    wanted: null, // an accuracy
+    threshold: nearestThreshold(report.thresholds, 0.9), // its place among them
+    wanted: 0.95, // an accuracy
     answered: null, // the model whose threshold for it is shown
     hidden: new Set(), // models whose curves are switched off
   };
@@ -76,11 +77,11 @@ function drawAsSeen(sections) {
   };
   idly(next, { timeout: 200 });
 
-  const redrawCharts = () => CHARTS.filter((id) => sections[id].drawn).forEach((id) => sections[id].draw());
+  const redraw = (ids) => ids.filter((id) => sections[id].drawn).forEach((id) => sections[id].draw());
   addEventListener("beforeprint", () => {
     onPaper = true;
     Object.keys(sections).forEach(draw);
-    redrawCharts();
+    redraw([...CHARTS, ...LONG]);
     for (const details of document.querySelectorAll("details.recipe, details.numbers:has(dl)")) {
       details.dataset.wasOpen = details.open;
       details.open = true;
@@ -88,7 +89,7 @@ function drawAsSeen(sections) {
   });
   addEventListener("afterprint", () => {
     onPaper = false;
-    redrawCharts();
+    redraw([...CHARTS, ...LONG]);
     for (const details of document.querySelectorAll("details[data-was-open]")) {
       details.open = details.dataset.wasOpen === "true";
     }
@@ -99,7 +100,7 @@ function drawAsSeen(sections) {
     if (innerWidth === width || onPaper) return; // on a phone the height changes with every scroll
     width = innerWidth;
     clearTimeout(later);
-    later = setTimeout(redrawCharts, 150);
+    later = setTimeout(() => redraw(CHARTS), 150);
   });
 }
 

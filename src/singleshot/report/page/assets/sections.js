@@ -1,6 +1,8 @@
 // What each section of the page shows.
 
-const TONES = { good: ["✓", "Good"], fair: ["≈", "Fair"], bad: ["✕", "Poor"] };
+const TONES = { good: ["✓", "Good"], fair: ["≈", "Fair"], bad: ["✕", "Poor"], unclear: ["?", "Unclear"] };
+
+const MOST_ON_PAPER = 30; // classes
 
 /** What each section draws, and whether there is anything for it; in the order of the page. */
 function sectionsOf(report, state) {
@@ -57,7 +59,11 @@ function sectionsOf(report, state) {
     classes: {
       there: true,
       draw: () => {
-        fill("classes", forPaper(chosen()), scrollBox("Classes", classesTable(chosen()), "tall"));
+        const most = onPaper ? MOST_ON_PAPER : Infinity;
+        const cut = chosen().classes_by_gap.length > most ? `. The ${most} worst of its classes` : "";
+        fill("classes",
+          onPaperOnly(`Model: ${chosen().name}${cut}`),
+          scrollBox("Classes", classesTable(chosen(), most), "tall"));
         filterClasses(chosen());
       },
     },
@@ -78,9 +84,13 @@ function sectionsOf(report, state) {
   };
 }
 
-/** On paper there are no controls, so that the chosen model is named in words. */
+/** On paper there are no controls, so that what they were set to is said in words. */
+function onPaperOnly(words) {
+  return element("p", { class: "only-paper" }, words);
+}
+
 function forPaper(model) {
-  return element("p", { class: "only-paper" }, `Model: ${model.name}`);
+  return onPaperOnly(`Model: ${model.name}`);
 }
 
 function verdictCard(report, index) {
@@ -100,7 +110,9 @@ function verdictCard(report, index) {
 
 function metricsParts(report) {
   if (report.models.length === 1) return scrollBox("Metrics", metricsList(report));
-  return [scrollBox("Metrics", metricsTable(report)), metricMeanings(report)];
+  const at = (start) => report.metrics.slice(start, start + 5);
+  const tables = onPaper ? [at(0), at(5), at(10)] : [report.metrics];
+  return [...tables.map((metrics) => scrollBox("Metrics", metricsTable(report, metrics))), metricMeanings(report)];
 }
 
 function comparisonParts(report) {
@@ -113,23 +125,24 @@ function comparisonParts(report) {
 }
 
 function drawThreshold(report, state) {
-  const model = report.models[state.chosen];
-  find("#threshold-tiles").replaceChildren(...thresholdTiles(model, state.edge));
+  const model = report.models[state.chosen], threshold = report.thresholds[state.threshold];
+  find("#threshold-tiles").replaceChildren(...thresholdTiles(model, state.threshold));
+  find("#threshold-paper").replaceChildren(onPaperOnly(`Model: ${model.name}. Confidence of at least ${threshold}`));
   const box = find("#threshold-chart");
-  box.replaceChildren(thresholdChart(model, state.edge, widthOf(box)));
+  box.replaceChildren(thresholdChart(report, model, state.threshold, widthOf(box)));
   if (state.answered !== model) drawGuarantee(report, state); // no threshold changes it, and the focus may be in it
   if (report.models.length === 1) return;
   find("#threshold-all").replaceChildren(
-    element("h3", {}, `Every model above ${fixed(state.edge / report.fine_bins, 4)}`),
-    scrollBox("Every model at this threshold", thresholdTable(report, state.edge)));
+    element("h3", {}, `Every model at ${threshold} and above`),
+    scrollBox("Every model at this threshold", thresholdTable(report, state.threshold)));
 }
 
 function drawGuarantee(report, state) {
   const model = report.models[state.chosen];
   state.answered = model;
-  const asked = element("p", { class: "only-paper" }, `Model: ${model.name}. Wanted accuracy: ${state.wanted}`);
-  const parts = guaranteeAnswer(model, state.wanted, (threshold) => {
-    find("#threshold-range").value = nearestEdge(threshold, report.fine_bins);
+  const asked = onPaperOnly(`Model: ${model.name}. Wanted accuracy: ${shortPercent(state.wanted)}`);
+  const parts = guaranteeAnswer(report, model, state.wanted, (threshold) => {
+    find("#threshold-range").value = report.thresholds.indexOf(threshold);
     find("#threshold-range").dispatchEvent(new Event("input"));
   });
   find("#guarantee").replaceChildren(asked, ...parts.filter(Boolean));
@@ -139,7 +152,7 @@ function drawGuarantee(report, state) {
 }
 
 function drawConfusions(model, fill) {
-  const threshold = model.confusion_threshold ?? 0.8;
+  const threshold = model.confusion_threshold;
   find("#confusions-lead").textContent =
     `Mistakes with a confidence of at least ${threshold}: what it is, and what it was taken for.`;
   const none = `There are none: no mistake of this model has a confidence of at least ${threshold}.`;

@@ -3,17 +3,17 @@
 const KEPT = { threshold: {}, guarantee: {} }; // how the reader sorted the tables that are made anew
 
 /** Four readings at a threshold, each with what it is a share of. */
-function thresholdTiles(model, edge) {
-  const found = atThreshold(model.fine, edge);
+function thresholdTiles(model, index) {
+  const found = atThreshold(model, index);
   const tile = (value, shown, key, title, about) => element("div", { class: "tile" },
     element("span", { class: "tile-title" }, title),
     number(value, shown, { "data-model": model.name, "data-value": key }),
     element("span", { class: "tile-about" }, about));
   return [
     tile(found.coverage, percentText(found.coverage), "coverage", "Coverage",
-      `${countText(found.passing)} of ${countText(found.total)} pass`),
+      `${countText(found.accepted)} of ${countText(found.total)} pass`),
     tile(found.accuracy, percentText(found.accuracy), "accuracy", "Accuracy of what passes",
-      found.passing ? `${countText(found.rightPassing)} of them are right` : "nothing passes"),
+      found.accepted ? `${countText(found.correct)} of them are right` : "nothing passes"),
     tile(
       found.mistakes,
       countText(found.mistakes),
@@ -32,18 +32,20 @@ function thresholdTiles(model, edge) {
 }
 
 /** Coverage and accuracy at every threshold, with a line at the chosen one. */
-function thresholdChart(model, edge, width) {
-  const size = model.fine.count.length, points = thresholdCurves(model.fine), chosen = atThreshold(model.fine, edge);
+function thresholdChart(report, model, index, width) {
+  const { thresholds } = report, chosen = atThreshold(model, index), x = thresholds[index];
   const frame = { left: 46, top: 10, width: width - 60, height: 210 };
   const svg = drawing(width, frame.top + frame.height + 38,
-    `Coverage and accuracy of ${model.name} at every threshold; `
-    + `at ${fixed(edge / size, 4)} ${percentText(chosen.coverage)} pass.`);
+    `Coverage and accuracy of ${model.name} at every threshold; at ${x} ${percentText(chosen.coverage)} pass.`);
   const { across, up, bottom } = drawAxes(svg, frame, { ...SHARES, label: "confidence threshold" }, { ...SHARES });
-  const line = (key) => points.map((point) => (point[key] === null ? null : [across(point.threshold), up(point[key])]));
+  const line = (key) => thresholds.map((threshold, place) => {
+    const value = atThreshold(model, place)[key];
+    return value === null ? null : [across(threshold), up(value)];
+  });
   svg.append(
     shape("path", { d: linePath(line("coverage")), class: "coverage-line" }),
     shape("path", { d: linePath(line("accuracy")), class: "accuracy-line" }),
-    shape("line", { class: "chosen", x1: across(edge / size), x2: across(edge / size), y1: frame.top, y2: bottom }));
+    shape("line", { class: "chosen", x1: across(x), x2: across(x), y1: frame.top, y2: bottom }));
   return element("figure", {},
     element("ul", { class: "key", "aria-label": "Key" },
       element("li", {}, element("span", { class: "swatch coverage" }), "coverage"),
@@ -53,8 +55,8 @@ function thresholdChart(model, edge, width) {
 }
 
 /** All models at the same threshold. */
-function thresholdTable(report, edge) {
-  const rows = report.models.map((model, index) => ({ index, name: model.name, ...atThreshold(model.fine, edge) }));
+function thresholdTable(report, place) {
+  const rows = report.models.map((model, index) => ({ index, name: model.name, ...atThreshold(model, place) }));
   return sortableTable({
     caption: "Every model at this threshold",
     kept: KEPT.threshold,
@@ -84,8 +86,8 @@ function thresholdTable(report, edge) {
 function guaranteeTable(report, wanted) {
   const rows = report.models.map((model, index) => ({
     index,
-    ...model.guarantees.find((one) => one.accuracy === wanted),
     name: model.name,
+    ...thresholdFor(report, model, wanted),
   }));
   return sortableTable({
     caption: "Every model for this accuracy",
@@ -111,19 +113,19 @@ function guaranteeTable(report, wanted) {
 }
 
 /** The answer to a wanted accuracy: the message of the guarantee, what it was found on, and a way to try it. */
-function guaranteeAnswer(model, wanted, tryThreshold) {
-  const found = model.guarantees.find((one) => one.accuracy === wanted);
+function guaranteeAnswer(report, model, wanted, tryThreshold) {
+  const found = thresholdFor(report, model, wanted);
   const sure = found.threshold !== null;
   return [
     element("p", { class: `answer ${sure ? "good" : "bad"}` },
       element("span", { class: "answer-mark", "aria-hidden": "true" }, sure ? "✓" : "✕"),
-      element("span", { class: "message", "data-model": model.name, "data-value": "guarantee" }, found.message)),
+      element("span", { class: "message", "data-model": model.name, "data-value": "guarantee" }, `${found.message}.`)),
     sure ? element("p", { class: "muted" },
       `Found on ${amountText(found.accepted, "accepted example")}, of which ${countText(found.correct)} `
-      + `(${percentText(found.correct / found.accepted)}) are right. `
+      + `(${percentText(found.accuracy)}) are right. `
       + "It holds for future examples that are like these.") : null,
     sure ? element("button",
       { type: "button", class: "control", id: "try-threshold", click: () => tryThreshold(found.threshold) },
-      `Try ${Number(found.threshold.toFixed(4))} in the explorer`) : null,
+      `Try ${found.threshold} in the explorer`) : null,
   ];
 }

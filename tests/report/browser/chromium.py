@@ -1,0 +1,75 @@
+"""A real Chromium, and what tests do with a page in it, in words."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+IS_THERE = bool(CHROMIUM and DRIVER)
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run",
+)  # fmt: skip
+DEADLINE = 20
+
+
+class Browser:
+    """A page in Chromium: what the tests do with it, in words."""
+
+    def __init__(self, profile: Path) -> None:
+        from selenium import webdriver
+        from selenium.webdriver.chrome.service import Service
+
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(CHROMIUM)
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+
+    def open(self, page: Path) -> None:
+        self.emulate(width=1400)
+        self.log("browser"), self.log("performance")  # what came before is of other tests
+        self.driver.get(page.as_uri())
+        self.wait("return 'ready' in document.documentElement.dataset")
+
+    def emulate(self, width: int = 1400, **media: Any) -> None:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+
+    def log(self, kind: str) -> list[dict[str, Any]]:
+        return list(self.driver.get_log(kind))  # type: ignore[no-untyped-call]
+
+    def js(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(script, *arguments)
+
+    def wait(self, script: str) -> None:
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, DEADLINE).until(lambda _: self.js(script))
+
+    def find(self, selector: str) -> Any:
+        return self.driver.find_element("css selector", selector)
+
+    def all(self, selector: str) -> list[Any]:
+        return self.driver.find_elements("css selector", selector)
+
+    def set(self, selector: str, value: object, event: str = "input") -> None:
+        """As a user's hand would: a value, and the event of the change."""
+        script = "const it = document.querySelector(arguments[0]); it.value = arguments[1];"
+        self.js(script + "it.dispatchEvent(new Event(arguments[2], {bubbles: true}))", selector, str(value), event)
+
+    def choose(self, selector: str, text: str) -> None:
+        from selenium.webdriver.support.ui import Select
+
+        Select(self.find(selector)).select_by_visible_text(text)
+
+    def number(self, selector: str) -> float:
+        return float(self.find(selector).get_attribute("value"))
+
+    def column(self, selector: str) -> list[str]:
+        return [one.text for one in self.all(selector)]

@@ -1,0 +1,85 @@
+"""The page that tests open: three models, one of them with everything that only a run has, and hostile names."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from singleshot.metrics.examples import Examples
+from singleshot.report.page import Subject, subject_of_file, write_page
+
+HOSTILE = "<script>alert(1)</script>"
+BREAKOUT = '"><img src=x onerror=alert(2)>'
+NAMES = [HOSTILE, BREAKOUT, "a class with a rather long name, of which somebody may be proud", *map(str, range(3, 8))]
+SECTIONS = (
+    "verdicts", "metrics", "comparisons", "reliability", "histogram", "threshold", "curves", "passes", "classes",
+    "confusions", "gallery", "training", "recipe",
+)  # fmt: skip
+
+Logits = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+
+def predictions(seed: int, sharpness: float) -> tuple[Logits, Labels]:
+    labels = np.random.default_rng(0).integers(0, len(NAMES), 700)
+    logits = np.random.default_rng(seed).normal(size=(len(labels), len(NAMES)))
+    logits[np.arange(len(labels)), labels] += 1.5
+    return (logits * sharpness).astype(np.float32), labels
+
+
+def seventeen_of_thirty_two() -> tuple[Logits, Labels]:
+    """Right in 17/32 = 0.53125: Python rounds this tie to the even 0.5312."""
+    logits = np.zeros((32, len(NAMES)), np.float32)
+    logits[:, 1] = 3
+    return logits, np.array([1] * 17 + [2] * 15)
+
+
+MODELS = {"sharp": predictions(1, 2.5), "mild": predictions(2, 1.0), "<b>small & bold</b>": seventeen_of_thirty_two()}
+
+
+def examples(name: str) -> Examples:
+    logits, labels = MODELS[name]
+    return Examples.of(logits=torch.tensor(logits), labels=torch.tensor(labels))
+
+
+def picture() -> str:
+    out = io.BytesIO()
+    Image.new("RGB", (8, 8), "teal").save(out, "png")
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+
+
+def with_extras(subject: Subject) -> Subject:
+    """What only a run has."""
+    shot = {"image": picture(), "label": HOSTILE, "predicted": BREAKOUT, "confidence": 0.75, "index": 7}
+    epoch = {"loss": 1.5, "train_accuracy": 0.5, "accuracy": 0.4, "ece": None, "nll": 1.25, "split": "validation"}
+    return replace(
+        subject,
+        gallery={"mistakes": [shot], "hits": [shot]},
+        passes={
+            "samples": 5, "lower": [0.0, 0.1, 0.2], "upper": [0.1, 0.2, 0.3], "count": [4, 0, 2],
+            "accuracy": [1.0, None, 0.5], "score": [0.875, None, 0.5], "coverage": [0.66, 0.66, 1.0],
+        },
+        training=[{"epoch": number, **epoch} for number in (1, 2, 3)],
+        recipe={"loss": HOSTILE, "epochs": 3},
+        environment={"torch": "2.13.0"},
+    )  # fmt: skip
+
+
+def write_three(folder: Path) -> Path:
+    """The page of the three."""
+    subjects = []
+    for index, (name, (logits, labels)) in enumerate(MODELS.items()):
+        file = folder / f"{index}.npz"
+        np.savez(file, logits=logits, labels=labels, class_names=np.array(NAMES))
+        subject = subject_of_file(file, name=name, replicates=20)
+        subjects.append(subject if index else with_extras(subject))
+    path = folder / "report.html"
+    write_page(subjects, path, title=f"Report of {HOSTILE}", replicates=20)
+    return path

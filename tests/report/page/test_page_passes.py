@@ -1,0 +1,90 @@
+"""The stochastic passes of a file on its page, against plain numpy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import oracle
+from integration.overconfident import calibrated, run, shown_json
+from singleshot.cli.report import report
+from singleshot.report.page import page_data, subject_of_file
+
+ROWS, SAMPLES, BINS = 1500, 5, 20
+LOGITS, LABELS = calibrated(0, ROWS)
+PASSES = LOGITS + np.random.default_rng(1).normal(size=(SAMPLES, *LOGITS.shape)) * 2
+
+
+def write(path: Path, **passes: Any) -> Path:
+    arrays = {"logits": LOGITS, "labels": LABELS, **passes}
+    if path.suffix == ".safetensors":
+        save_file(arrays, path)
+    else:
+        (np.savez_compressed if "small" in path.name else np.savez)(path, **arrays)
+    return path
+
+
+def expected(logits: Any) -> dict[str, Any]:
+    """The histogram of passes (T, N, C), one bin at a time; NaN where a bin is empty."""
+    mean = oracle.softmax(logits).mean(0)
+    index = np.array([oracle.which_bin(value, BINS) for value in oracle.alpha(logits, "bhattacharyya")])
+    correct, score = mean.argmax(1) == LABELS, mean.max(1)
+    rows = [index == b for b in range(BINS)]
+    return {
+        "samples": len(logits),
+        "lower": [b / BINS for b in range(BINS)],
+        "upper": [(b + 1) / BINS for b in range(BINS)],
+        "count": [int(chosen.sum()) for chosen in rows],
+        "accuracy": [correct[chosen].mean() if chosen.any() else np.nan for chosen in rows],
+        "score": [score[chosen].mean() if chosen.any() else np.nan for chosen in rows],
+        "coverage": [(index <= b).mean() for b in range(BINS)],
+    }
+
+
+@pytest.mark.parametrize("kind", ["pass_logits", "pass_probs"])
+@pytest.mark.parametrize("name", ["a.npz", "small.npz", "a.safetensors"])
+def test_the_histogram_is_that_of_the_oracle(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / name, **{kind: PASSES if kind == "pass_logits" else oracle.softmax(PASSES)})
+    wanted = expected(PASSES)
+    assert sum(count > 0 for count in wanted["count"]) > 5  # otherwise this shows little
+    for scores in (2**19, 1000):  # at once, and 50 examples at a time
+        monkeypatch.setattr("singleshot.predictions.predictions.CHUNK_SCORES", scores)
+        found = page_data([subject_of_file(path, replicates=0)], title="one")["models"][0]["passes"]
+        assert list(found) == list(wanted)
+        for field, values in wanted.items():
+            # None, which stands for NaN in JSON, is NaN again as a float
+            np.testing.assert_allclose(np.array(found[field], float), values, rtol=1e-9, err_msg=field)
+
+
+def test_nothing_else_on_the_page_changes(tmp_path: Path) -> None:
+    without = write(tmp_path / "a.npz")
+    plain = page_data([subject_of_file(without, replicates=20)], title="one")
+    assert plain["models"][0].pop("passes") is None
+    write(without, pass_logits=PASSES)
+    with_passes = page_data([subject_of_file(without, replicates=20)], title="one")
+    assert with_passes["models"][0].pop("passes")["samples"] == SAMPLES
+    assert with_passes == plain
+
+
+def test_the_command_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "a.npz", pass_logits=PASSES.astype(np.float32))
+    run(report, str(path), "-o", str(tmp_path / "page.html"), "--json", "--replicates", "0")
+    passes = shown_json(capsys)["models"][0]["passes"]
+    assert (passes["samples"], sum(passes["count"])) == (SAMPLES, ROWS)
+    assert f'"passes":{{"samples":{SAMPLES},' in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_bad_passes_leave_no_page(tmp_path: Path) -> None:
+    bad = PASSES.copy()
+    bad[3, 1499] = np.nan
+    for passes, said in ((PASSES[:1], r"got \(1, 1500, 4\)"), (bad, "pass 3, row 1499 .* has nan for class 0")):
+        path = write(tmp_path / "a.npz", pass_logits=passes)
+        with pytest.raises(ValueError, match=rf"a\.npz: array 'pass_logits'.*{said}"):
+            run(report, str(path), "-o", str(tmp_path / "page.html"), "--replicates", "0")
+        assert not (tmp_path / "page.html").exists()
