@@ -32,6 +32,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bootstrap.py
 	$(BIN)/python benchmarks/posthoc.py
 	$(BIN)/python benchmarks/evaluate_file.py
+	$(BIN)/python benchmarks/report_page.py
 
 # Puts the quickstart's table and picture into the README, from results/quickstart; measures what is not there yet.
 docs: $(VENV)/.base

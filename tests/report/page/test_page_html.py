@@ -23,6 +23,7 @@ from singleshot.report.page import page_data, render, subject_of_file, unique_na
 from singleshot.report.page.classes import AnswerGathering
 from singleshot.report.page.gallery import MOST_IMAGES, gallery, png_data_uri
 from singleshot.report.page.rendering import script_json
+from singleshot.report.page.subject import evaluate_command
 
 HOSTILE = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "a\u202eb", "\"'`\x1b[2J\n&amp;\u2028"]
 
@@ -164,3 +165,9 @@ def test_the_gallery_has_the_surest_mistakes_and_the_least_sure_hits() -> None:
             assert entry["label"] == "xyz"[labels[row]]
             assert entry["predicted"] == "xyz"[logits[row].argmax()]
             assert entry["confidence"] == confidence[row]
+
+
+def test_a_file_that_looks_like_a_flag_is_named_as_a_file() -> None:
+    assert evaluate_command(Path("-x y.npz"), ["--kind", "probs"], 50) == (
+        "singleshot evaluate './-x y.npz' --kind probs --replicates 50"
+    )

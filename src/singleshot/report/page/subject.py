@@ -87,7 +87,8 @@ def subject_of_file(
 def evaluate_command(path: Path, flags: Sequence[str], replicates: int | None) -> str:
     """What to type to have the numbers of a page in a terminal."""
     asked = [] if replicates is None else ["--replicates", str(replicates)]
-    return shlex.join(["singleshot", "evaluate", str(path), *flags, *asked])
+    named = f"./{path}" if str(path).startswith("-") else str(path)  # or it would be taken for a flag
+    return shlex.join(["singleshot", "evaluate", named, *flags, *asked])
 
 
 def unique_names(paths: Sequence[Path]) -> list[str]:

@@ -1,0 +1,121 @@
+"""A report page of ten models with a million predictions each: how long it takes, how large it is, how fast it opens.
+
+    make bench          or          OMP_NUM_THREADS=1 python benchmarks/report_page.py [--models 10] [--rows 1000000]
+
+Beside the page, in the same run: measuring the same files one by one with intervals, which is what the page's numbers
+come from, so that the rest is the price of the page. The page is opened three times in a headless Chromium, where there
+is one; what is timed is from the navigation to the moment everything is drawn (html[data-ready]).
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import argparse
+import shutil
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+CLASSES = 10
+OPENED = 3
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
+
+
+def make_files(folder: Path, models: int, rows: int) -> list[Path]:
+    """As many classifiers of the same examples, each sharper than the one before."""
+    from singleshot.predictions import write_predictions
+
+    labels = np.random.default_rng(0).integers(0, CLASSES, rows)
+    files = []
+    for model in range(models):
+        logits = np.random.default_rng(model + 1).normal(size=(rows, CLASSES)).astype(np.float32)
+        logits[np.arange(rows), labels] += 2
+        file = folder / f"model {model}.npz"
+        write_predictions(file, [(logits * (0.5 + 0.2 * model), labels)])
+        files.append(file)
+    return files
+
+
+def measure_one_by_one(files: list[Path]) -> None:
+    from singleshot.predictions import read_predictions
+    from singleshot.report.page.subject import measure
+
+    for file in files:
+        measure(read_predictions(file), None)
+
+
+def make_page(files: list[Path], page: Path) -> None:
+    """What ``singleshot report FILES... -o PAGE`` does."""
+    from singleshot.report.page import subject_of_file, write_page
+
+    write_page((subject_of_file(file, name=file.stem) for file in files), page, title="Many models")
+
+
+def opening_seconds(page: Path) -> list[float]:
+    """From the navigation to the moment everything is drawn; nothing where there is no browser."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        return []
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in FLAGS:
+        options.add_argument(flag)
+    browser = webdriver.Chrome(options=options, service=Service(driver))
+    seconds = []
+    try:
+        for _ in range(OPENED):
+            browser.get("about:blank")
+            started = time.perf_counter()
+            browser.get(page.as_uri())
+            wait = WebDriverWait(browser, 60, poll_frequency=0.02)
+            wait.until(lambda opened: opened.execute_script("return 'ready' in document.documentElement.dataset"))
+            seconds.append(time.perf_counter() - started)
+    finally:
+        browser.quit()
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    args = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = make_files(folder, args.models, args.rows)
+        page = folder / "report.html"
+        make_page(files[:2], page)  # warms up
+        spent = {}
+        jobs = {"one by one": partial(measure_one_by_one, files), "page": partial(make_page, files, page)}
+        for job, run in jobs.items():
+            started, busy = time.perf_counter(), time.process_time()
+            run()
+            spent[job] = (time.perf_counter() - started, time.process_time() - busy)
+        print(f"{args.models} models, {args.rows:,} x {CLASSES} float32 logits each")
+        for job, (seconds, processor) in spent.items():
+            ratio = processor / spent["one by one"][1]
+            print(f"  {job:<11} {seconds:6.1f} s   {processor:6.1f} s of the processor   {ratio:5.2f} x one by one")
+        print(f"  the page has {page.stat().st_size / 1e6:.2f} MB")
+        opened = opening_seconds(page)
+        if not opened:
+            print("  nothing opens it: there is no chromium and chromedriver")
+            return
+        print(f"  it opens in {median(opened):.2f} s ({', '.join(f'{one:.2f}' for one in opened)})")
+
+
+if __name__ == "__main__":
+    main()
