@@ -17,7 +17,15 @@ from typing import Any
 from singleshot.checks import check_choice
 from singleshot.experiments.estimate import Estimate
 from singleshot.experiments.figures import save_figure
-from singleshot.experiments.measurements import ORACLE, OVER_BETA, values_by_beta, versus
+from singleshot.experiments.measurements import (
+    ORACLE,
+    OVER_BETA,
+    time_ratio,
+    values_by_beta,
+    values_by_seed,
+    versus,
+)
+from singleshot.experiments.methods import METHODS
 from singleshot.experiments.plan import CI, EXHIBITS
 from singleshot.experiments.published import METRICS
 from singleshot.experiments.scales import base_recipe
@@ -30,9 +38,10 @@ from singleshot.training.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS, IMAGES = ROOT / "results" / "runs", ROOT / "docs" / "images"
-ALPHA = ROOT / "results" / "alpha_search.json"
+ALPHA, ALPHA_CIFAR = (ROOT / "results" / name for name in ("alpha_search.json", "alpha_cifar.json"))
 PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
 SEEDS = 3
+NOTHING = "—"
 START, END = "<!-- results: ", "<!-- end of results -->"
 MARKED = re.compile(rf"({START}([^\n]*) -->\n)(.*?)({END})", re.DOTALL)
 AGAINST = {
@@ -45,6 +54,18 @@ AGAINST = {
     "ts_case1": "temperature scaling, case 1",
     "ts_case2": "temperature scaling, case 2",
 }
+HEADLINE = {
+    "baseline": "cross-entropy (baseline)",
+    "passes": "the same, T = 5 passes",
+    OVER_BETA: "CI, mean over β",
+    ORACLE: r"CI\[Oracle\]: best β on the test images",
+    "vwci": "VWCI, the paper's α",
+    "vwci_total_variation": "VWCI, total variation",
+    "focal": "focal loss, γ = 3",
+    "smoothing": "label smoothing, ε from held-out images",
+    "ts_case2": "temperature scaling, 10 % held out",
+}
+"""Rows of the README's table."""
 
 
 def page_with_results(page: str, store: ResultStore, folder: Path) -> str:
@@ -88,11 +109,15 @@ def _made(mark: str, store: ResultStore, folder: Path) -> str:
             return _versus(method, _base(dataset, model), store)
         case ["figure", number, dataset, model, *models]:
             return _figure(number, dataset, _picture(number, dataset, model, *models), folder)
+        case ["headline", dataset, model, *models]:
+            return _headline([_base(dataset, one) for one in (model, *models)], store)
         case ["alpha"]:
             return _alpha(json.loads(ALPHA.read_text(encoding="utf-8")))
+        case ["alpha", "cifar100"]:
+            return _alpha_cifar(json.loads(ALPHA_CIFAR.read_text(encoding="utf-8")))
     raise ValueError(
         f"no mark is {mark!r}; there are 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
-        "'figure NUMBER DATA MODEL MODEL...' and 'alpha'"
+        "'figure NUMBER DATA MODEL MODEL...', 'headline DATA MODEL MODEL...', 'alpha' and 'alpha cifar100'"
     )
 
 
@@ -114,6 +139,53 @@ def _alpha(rows: list[dict[str, Any]]) -> str:
         cells = [f"{ece:.3f} / {nll:.3f}" for ece, nll in (means[method, regime] for regime in regimes)]
         lines.append(f"| {method} | {' | '.join(cells)} | {lost[method]:.3f} |")
     return "\n".join(lines)
+
+
+def _alpha_cifar(rows: list[dict[str, Any]]) -> str:
+    """ECE and NLL of each reading with each network on validation images, mean over seeds, by the mean NLL."""
+    models, methods = (list(dict.fromkeys(row[name] for row in rows)) for name in ("model", "method"))
+    cells: dict[str, list[str]] = {}
+    mean_nll = {}
+    for method in methods:
+        by_model = [[row for row in rows if (row["model"], row["method"]) == (model, method)] for model in models]
+        if not all(by_model):
+            continue
+        means = [[fmean(row[name] for row in found) for name in ("ece", "nll")] for found in by_model]
+        mean_nll[method] = fmean(nll for _, nll in means)
+        cells[method] = [
+            f"{ece:.3f} / {nll:.3f} ({len(found)})" for (ece, nll), found in zip(means, by_model, strict=True)
+        ]
+    lines = [f"| | {' | '.join(models)} |", f"| --- |{' ---: |' * len(models)}"]
+    lines += [
+        f"| {METHODS[method].title} | {' | '.join(cells[method])} |"
+        for method in sorted(cells, key=mean_nll.__getitem__)
+    ]
+    return "\n".join(lines)
+
+
+def _headline(bases: list[Recipe], store: ResultStore) -> str:
+    """The methods that matter most with every network: accuracy, ECE, NLL and training time, and over how many seeds."""
+    columns = [f"{base.model}: {name}" for base in bases for name in ("acc. %", "ECE", "NLL", "time")]
+    lines = [f"| | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
+    for method, title in HEADLINE.items():
+        cells = [cell for base in bases for cell in _headline_cells(base, method, store)]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", " ".join(_seeds_behind(base, store) for base in bases)])
+
+
+def _headline_cells(base: Recipe, method: str, store: ResultStore) -> list[str]:
+    runs = list(values_by_seed(base, method, SEEDS, store).values())
+    if not runs:
+        return [NOTHING] * 4
+    accuracy, ece, nll = (Estimate.of([run[name] for run in runs]) for name in ("accuracy", "ece", "nll"))
+    time = time_ratio(base, method, SEEDS, store)
+    return [f"{100 * accuracy.mean:.1f}", str(ece), str(nll), NOTHING if time is None else f"{time.mean:.2f}"]
+
+
+def _seeds_behind(base: Recipe, store: ResultStore) -> str:
+    counts = [len(values_by_seed(base, method, SEEDS, store)) for method in HEADLINE]
+    least, most = min(counts), max(counts)
+    return f"{base.model}: {least if least == most else f'{least} to {most}'} of {SEEDS} seeds per row."
 
 
 def _versus(method: str, base: Recipe, store: ResultStore) -> str:
