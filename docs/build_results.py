@@ -164,7 +164,7 @@ def _alpha_cifar(rows: list[dict[str, Any]]) -> str:
 
 
 def _headline(bases: list[Recipe], store: ResultStore) -> str:
-    """The methods that matter most with every network: accuracy, ECE, NLL and training time, and over how many seeds."""
+    """The methods that matter most with every network: accuracy, ECE, NLL, training time, and the number of seeds."""
     columns = [f"{base.model}: {name}" for base in bases for name in ("acc. %", "ECE", "NLL", "time")]
     lines = [f"| | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
     for method, title in HEADLINE.items():

@@ -90,6 +90,27 @@ def test_closing_stops_what_is_under_way(cluster: LocalCluster, tmp_path: Path) 
     until(lambda: not scheduler_of(cluster).tasks)
 
 
+class Impatient(GridWatcher):
+    """Starts a worker where none is there."""
+
+    def __init__(self, empty: LocalCluster) -> None:
+        self.empty = empty
+        self.said: list[str] = []
+
+    def waiting(self, reason: str) -> None:
+        self.said.append(reason)
+        self.empty.scale(1)
+
+
+def test_a_cluster_without_workers_is_waited_for_and_it_is_said(tmp_path: Path) -> None:
+    folder = str(tmp_path / "dask")
+    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None, local_directory=folder) as empty:
+        watcher = Impatient(empty)
+        (outcome,) = DaskEngine(empty.scheduler_address, tmp_path / "runs").run([SHORT], watcher)
+        assert outcome.result is not None
+        assert watcher.said == [f"the cluster has no worker: start one with `dask worker {empty.scheduler_address}`"]
+
+
 def test_a_job_that_fails_says_why_and_the_others_go_on(cluster: LocalCluster, tmp_path: Path) -> None:
     wrong, listener = failing_job(tmp_path), Listener()
     engine = DaskEngine(cluster.scheduler_address, tmp_path / "runs")

@@ -69,6 +69,10 @@ class GridDisplay(GridWatcher):
         """Nothing is lost but time; it is said all the same."""
         self._line(f"{printable(job.title)} is begun again: {reason}.")
 
+    def waiting(self, reason: str) -> None:
+        """Say once why nothing moves."""
+        self._line(f"Waiting: {printable(reason)}.")
+
     def came(self, outcome: Outcome) -> None:
         """Count a run that came to its end, and say what it gave."""
         done, total = self._count()

@@ -58,7 +58,8 @@ def reproduce(  # noqa: PLR0917
         seeds: runs of each method.
         scale: "small" takes hours on two cores, minutes for digits; "paper" takes days on GPUs.
         output: folder for results, runs, tables and figures.
-        jobs: runs at a time, one core each; 0 takes all cores.
+        jobs: runs at a time, one core each; 0 takes all cores. Of a cluster, where every worker makes one run at a
+            time, it only tells --dry-run how many workers to reckon with.
         engine: "local" processes, or the workers of a "dask" cluster (the extra singleshot[cluster]).
         scheduler: address of the dask scheduler.
         data_root: where the data sets are; by default $SINGLESHOT_DATA, then the user's cache.
@@ -83,7 +84,7 @@ def reproduce(  # noqa: PLR0917
         show_status(output, as_json=as_json)
         return
     request = Request(tuple(EXHIBITS) if exhibit == "all" else (exhibit,), dataset, model, seeds, scale)
-    jobs = jobs or usable_cores()
+    jobs = jobs or (usable_cores() if engine == "local" else 1)  # how many workers will come, nobody knows
     if dry_run:
         from singleshot.cli.grid_display import show_plan
 

@@ -51,9 +51,14 @@ class DaskEngine:
         # Closing the client drops its futures, and the scheduler cancels what nobody waits for.
         with _connected(self.scheduler) as client, _told(client, news):
             workers = _Workers(client)
+            is_idle = False
             while todo or running:
+                there = workers.count()
+                if not there and not is_idle:
+                    watcher.waiting(f"the cluster has no worker: start one with `dask worker {self.scheduler}`")
+                is_idle = not there
                 # No more jobs than workers: one that waits behind another counts as killed, too, if their worker dies.
-                for _ in range(min(len(todo), workers.count() - len(running))):
+                for _ in range(min(len(todo), there - len(running))):
                     job = todo.popleft()
                     name = f"singleshot-{job.key}-{call}"
                     future = client.submit(_work, job, *places, key=name)

@@ -31,6 +31,9 @@ class GridWatcher:
     def lost(self, job: Job, reason: str) -> None:
         """The worker of this job is gone; the job is begun again."""
 
+    def waiting(self, reason: str) -> None:
+        """Nothing goes on, and what must happen for it to."""
+
 
 class Engine(Protocol):
     """Makes runs somewhere."""
