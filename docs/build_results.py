@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -38,7 +39,6 @@ from singleshot.training.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS, IMAGES = ROOT / "results" / "runs", ROOT / "docs" / "images"
-ALPHA, ALPHA_CIFAR = (ROOT / "results" / name for name in ("alpha_search.json", "alpha_cifar.json"))
 PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
 SEEDS = 3
 NOTHING = "—"
@@ -111,13 +111,13 @@ def _made(mark: str, store: ResultStore, folder: Path) -> str:
             return _figure(number, dataset, _picture(number, dataset, model, *models), folder)
         case ["headline", dataset, model, *models]:
             return _headline([_base(dataset, one) for one in (model, *models)], store)
-        case ["alpha"]:
-            return _alpha(json.loads(ALPHA.read_text(encoding="utf-8")))
-        case ["alpha", "cifar100"]:
-            return _alpha_cifar(json.loads(ALPHA_CIFAR.read_text(encoding="utf-8")))
+        case ["alpha", *what] if " ".join(what) in SEARCHES:
+            file, made = SEARCHES[" ".join(what)]
+            return made(json.loads((ROOT / "results" / file).read_text(encoding="utf-8")))
     raise ValueError(
         f"no mark is {mark!r}; there are 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
-        "'figure NUMBER DATA MODEL MODEL...', 'headline DATA MODEL MODEL...', 'alpha' and 'alpha cifar100'"
+        "'figure NUMBER DATA MODEL MODEL...', 'headline DATA MODEL MODEL...', 'alpha', 'alpha cifar100' and "
+        "'alpha seen'"
     )
 
 
@@ -160,6 +160,22 @@ def _alpha_cifar(rows: list[dict[str, Any]]) -> str:
         f"| {METHODS[method].title} | {' | '.join(cells[method])} |"
         for method in sorted(cells, key=mean_nll.__getitem__)
     ]
+    return "\n".join(lines)
+
+
+def _seen(rows: list[dict[str, Any]]) -> str:
+    """What the passes show of training images, and how the network does on others."""
+    columns = {
+        "trained_accuracy": "accuracy",
+        "trained_confidence": "confidence",
+        "bhattacharyya": "1 − BC",
+        "total_variation": "total variation",
+        "epistemic_share": "I/H",
+        "accuracy": "accuracy, unseen",
+        "ece": "ECE, unseen",
+    }
+    lines = [f"| network | {' | '.join(columns.values())} |", f"| --- |{' ---: |' * len(columns)}"]
+    lines += [f"| {row['network']} | {' | '.join(f'{row[name]:.3f}' for name in columns)} |" for row in rows]
     return "\n".join(lines)
 
 
@@ -225,6 +241,14 @@ def _picture(number: str, dataset: str, *models: str) -> Path:
 def _base(dataset: str, model: str) -> Recipe:
     check_choice("model", model, tuple(list_models()))
     return base_recipe("small", dataset=dataset, model=model)
+
+
+SEARCHES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], str]]] = {
+    "": ("alpha_search.json", _alpha),
+    "cifar100": ("alpha_cifar.json", _alpha_cifar),
+    "seen": ("passes_seen.json", _seen),
+}
+"""What was found about the readings of α: by the word of its mark, its file and what makes a table of it."""
 
 
 def main() -> None:

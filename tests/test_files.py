@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,11 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> Non
     assert list(target.parent.iterdir()) == [target]
     write_text(target, "neu: äöü")
     assert target.read_text(encoding="utf-8") == "neu: äöü"
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    def fail(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: .*file\.json'$"):
+        write_atomically(tmp_path / "file.json", fail)

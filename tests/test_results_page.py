@@ -112,6 +112,7 @@ def test_one_seed_has_no_interval_and_missing_strengths_are_said(build: ModuleTy
         ("tabel 1 cifar100 resnet18", "no mark is 'tabel 1 cifar100 resnet18'; there are 'table NUMBER"),
         ("table 1 cifar100", "no mark is 'table 1 cifar100'"),
         ("figure 2 cifar100", "no mark is"),
+        ("alpha mnist", "no mark is"),
         ("", "no mark is ''"),
         ("table 9 cifar100 resnet18", "table9"),
         ("figure 9 cifar100 resnet18", "fig9"),

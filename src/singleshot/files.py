@@ -1,7 +1,8 @@
-"""Writing files so that a reader, or a crash, never meets half of one."""
+"""Files: written so that a reader, or a crash, never meets half of one; and known by their checksums."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 import time
@@ -21,10 +22,23 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         temporary = Path(folder) / path.name
-        write(temporary)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())  # on disk before it takes the old one's place
+        try:
+            write(temporary)
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())  # on disk before it takes the old one's place
+        except OSError as error:
+            error.filename = str(path)  # a full disk names none, and nobody knows the temporary one
+            raise
         temporary.replace(path)
+
+
+def fingerprint(path: Path) -> dict[str, int | str]:
+    """The size of a file and its checksum, by which a copy is known."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
 def write_text(path: Path, text: str) -> None:
