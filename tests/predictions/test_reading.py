@@ -18,6 +18,8 @@ from safetensors.torch import save_file as save_torch
 import singleshot as ss
 from predictions.files import WRITERS, csv_text, metadata, predictions
 from singleshot.predictions import read_predictions, write_predictions
+from singleshot.predictions.evaluation import evaluate_predictions
+from singleshot.predictions.rescaling import rescale
 
 
 @pytest.mark.parametrize("kind", ["logits", "probs"])
@@ -58,6 +60,24 @@ def test_long_doubles_and_bfloat16_become_what_torch_and_numpy_share(tmp_path: P
     save_torch({"logits": brain, "labels": torch.from_numpy(labels)}, tmp_path / "a.safetensors")
     read = read_predictions(tmp_path / "a.safetensors").load().scores
     np.testing.assert_array_equal(read, brain.float().numpy())
+
+
+def test_bfloat16_probabilities_are_brought_to_sum_to_one(tmp_path: Path) -> None:
+    # Each of these is rounded up, by almost as much as rounding can: their sum is off by 2^-8.
+    row = torch.tensor([64.26 / 8192] * 125 + [1 - 125 * 64.26 / 8192], dtype=torch.float64).bfloat16()
+    wide = row.double().numpy()
+    assert abs(wide.sum() - 1) > 3e-3
+    tensors = {"probs": row.repeat(30, 1), "labels": torch.zeros(30, dtype=torch.long)}
+    path = tmp_path / "a.safetensors"
+    save_torch(tensors, path)
+    found = read_predictions(path)
+    np.testing.assert_allclose(found.load().scores, np.tile(wide / wide.sum(), (30, 1)), rtol=1e-6)
+    # Everything that asks for probabilities takes them.
+    assert evaluate_predictions(found).result.nll == pytest.approx(-np.log(wide[0] / wide.sum()), rel=1e-5)
+    rescale(found, ss.TemperatureScaling(2.0))
+    save_torch({**tensors, "probs": (row * 0.97).repeat(30, 1)}, path)
+    with pytest.raises(ValueError, match=r"row 0 \(counted from 0\) has values .* and sum 0.97"):
+        read_predictions(path).load()
 
 
 @settings(max_examples=30, deadline=None)

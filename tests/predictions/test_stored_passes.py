@@ -23,6 +23,7 @@ from predictions.files import predictions
 from predictions.test_damaged_files import Bomb
 from singleshot.predictions import Predictions, read_predictions, write_predictions
 from singleshot.predictions.evaluation import evaluate_predictions
+from singleshot.predictions.passes import check_passes_shape
 
 LOGITS, LABELS = predictions(20, 3, "logits")
 PASSES = np.random.default_rng(1).normal(size=(4, 20, 3)).astype(np.float32) * 2
@@ -56,6 +57,11 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "safetensors": safetensors,
 }
 every_format = pytest.mark.parametrize("write", WRITERS.values(), ids=list(WRITERS))
+either_way = pytest.mark.parametrize("most_whole", [2**28, 0], ids=["read whole", "in streams"])
+
+
+def bound(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
+    monkeypatch.setattr(f"singleshot.predictions.npy_stream.{name}", value)
 
 
 def changed(passes: NDArray[Any], values: list[float]) -> NDArray[Any]:
@@ -85,6 +91,43 @@ def test_blocks_are_parts_of_the_whole(write: Callable[..., Path], rows: int | N
     logits, labels = read_all(found, rows)
     np.testing.assert_array_equal(logits, PASSES)
     np.testing.assert_array_equal(labels, LABELS)
+
+
+@pytest.mark.parametrize("write", [stored, deflated])
+@pytest.mark.parametrize("rows", [None, 1, 6, 20, 1000])
+def test_streams_read_what_is_too_large_to_be_read_whole(
+    write: Callable[..., Path], rows: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound(monkeypatch, "MOST_WHOLE", PASSES.nbytes - 1)
+    path = write(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
+    logits, labels = read_all(read_predictions(path), rows)
+    np.testing.assert_array_equal(logits, PASSES)
+    np.testing.assert_array_equal(labels, LABELS)
+
+
+@pytest.mark.parametrize("write", [stored, deflated, by_columns])
+def test_passes_are_read_once_and_in_streams_as_often_as_is_said(
+    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = np.zeros((40, 50, 10))
+    path = write(tmp_path, logits=passes[0], labels=np.zeros(50, int), pass_logits=passes)
+    found = read_predictions(path)
+    lengths: list[int] = []
+    read = zipfile.ZipExtFile.read
+
+    def counted(file: zipfile.ZipExtFile, *args: Any) -> bytes:
+        data = read(file, *args)
+        lengths.append(len(data) if file.name == "pass_logits.npy" else 0)
+        return data
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", counted)
+    read_all(found, 50)
+    assert 0 <= sum(lengths) - passes.nbytes < 200  # of a header
+    if write is not by_columns:
+        lengths.clear()
+        bound(monkeypatch, "MOST_WHOLE", passes.nbytes - 1)
+        read_all(found, 50)
+        assert 0 <= sum(lengths) - passes.nbytes * 41 / 2 < 40 * 200
 
 
 @settings(max_examples=60, deadline=None)
@@ -121,6 +164,22 @@ def test_other_floats_become_what_torch_and_numpy_share(tmp_path: Path) -> None:
     save_torch(tensors, tmp_path / "p.safetensors")
     logits, _ = read_all(read_predictions(tmp_path / "p.safetensors"))
     np.testing.assert_array_equal(logits, brain.float().numpy())
+
+
+def brain_floats(folder: Path, **arrays: NDArray[Any]) -> Path:
+    tensors = {name: torch.from_numpy(array).bfloat16() for name, array in arrays.items()}
+    save_torch({"labels": torch.from_numpy(LABELS), **tensors}, folder / "p.safetensors")
+    return folder / "p.safetensors"
+
+
+def test_bfloat16_probabilities_may_be_off_one_by_its_rounding(tmp_path: Path) -> None:
+    path = brain_floats(tmp_path, logits=LOGITS, pass_probs=PASS_PROBS)
+    rounded = torch.from_numpy(PASS_PROBS).bfloat16().double().numpy()
+    assert np.abs(rounded.sum(2) - 1).max() > 1e-3  # or it would show nothing
+    logits, _ = read_all(read_predictions(path), 6)
+    np.testing.assert_allclose(np.exp(logits), rounded, rtol=1e-6)
+    path = brain_floats(tmp_path, logits=LOGITS, pass_probs=changed(PASS_PROBS, [0.5, 0.25, 0.2]))
+    assert re.search("pass_probs': .* pass 2, row 17 .* sum 0.95", refusal(path))
 
 
 @every_format
@@ -218,14 +277,62 @@ def test_more_passes_than_can_be_read_are_refused(tmp_path: Path, monkeypatch: p
     assert "has 4 passes of 3 classes; 1,000 passes can be read, and 11 scores of one example" in refusal(path)
 
 
+def test_one_example_is_bounded_in_all_its_passes() -> None:
+    check_passes_shape("a", "float64", True, (2, 1, 2**22), (1, 2**22))  # of as many classes as can be
+    with pytest.raises(ValueError, match=r"a has 3 passes of 4,194,304 classes; .* 8,388,608 scores of one example"):
+        check_passes_shape("a", "float64", True, (3, 1, 2**22), (1, 2**22))
+
+
 @pytest.mark.parametrize("write", [stored, deflated])
-def test_memory_holds_a_block_and_not_the_array(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_streams_would_read_for_too_long_is_refused(
+    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)  # 960 bytes: 2,400 in four streams
+    bound(monkeypatch, "MOST_READ", 2399)
+    assert len(read_all(read_predictions(path))[1]) == 20
+    bound(monkeypatch, "MOST_WHOLE", 959)
+    with pytest.raises(
+        ValueError, match="'pass_logits' takes 960 bytes, and reading its 4 passes side by side"
+    ) as error:
+        read_predictions(path)
+    assert str(error.value).startswith(str(path))
+    assert str(error.value).endswith("2,400; 2,399 can be read: store them as .safetensors, or store fewer passes")
+    bound(monkeypatch, "MOST_READ", 2400)
+    assert len(read_all(read_predictions(path))[1]) == 20
+
+
+def test_passes_by_columns_have_the_limit_of_what_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = by_columns(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
+    bound(monkeypatch, "MOST_WHOLE", 959)
+    with pytest.raises(ValueError, match="'pass_logits' is stored by columns and too large; save"):
+        read_predictions(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("name", ["logits", "labels", "class_names", "pass_logits"])
+def test_slow_packing_that_numpy_never_does_is_refused(name: str, method: int, tmp_path: Path) -> None:
+    arrays = {"logits": LOGITS, "labels": LABELS, "class_names": np.array(list("abc")), "pass_logits": PASSES}
+    odd = arrays.pop(name)
+    path = stored(tmp_path, **arrays)
+    with zipfile.ZipFile(path, "a", method) as archive, archive.open(f"{name}.npy", "w") as member:
+        np.lib.format.write_array(member, odd)
+    assert f"array '{name}' is packed by another method than deflate; numpy.savez_compressed" in refusal(path)
+
+
+@pytest.mark.parametrize("write", [stored, deflated])
+@pytest.mark.parametrize(("most_whole", "held"), [(2**23, 0), (2**24, 2**24)], ids=["in streams", "read whole"])
+def test_memory_holds_a_block_or_the_array_once(
+    write: Callable[..., Path], most_whole: int, held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound(monkeypatch, "MOST_WHOLE", most_whole)
     passes = np.zeros((8, 50_000, 10), np.float32)  # 16 MB; deflated, all of it fits into a single read
     path = write(tmp_path, logits=passes[0], labels=np.zeros(50_000, int), pass_logits=passes)
     found = read_predictions(path)
     tracemalloc.start()
     assert sum(len(batch["labels"]) for batch in found.pass_batches(500)) == 50_000
-    assert tracemalloc.get_traced_memory()[1] < 2**22
+    assert tracemalloc.get_traced_memory()[1] < held + 2**22
     tracemalloc.stop()
 
 
@@ -235,11 +342,13 @@ def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.Mon
     assert [len(batch["labels"]) for batch in read_predictions(path).pass_batches()] == [5] * 4
 
 
+@either_way
 @pytest.mark.parametrize("write", [stored, deflated])
 @pytest.mark.parametrize("one_pass", range(4))
 def test_a_changed_byte_in_any_pass_meets_the_checksum(
-    write: Callable[..., Path], one_pass: int, tmp_path: Path
+    write: Callable[..., Path], one_pass: int, most_whole: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    bound(monkeypatch, "MOST_WHOLE", most_whole)
     path = write(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
     data = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:
@@ -249,6 +358,20 @@ def test_a_changed_byte_in_any_pass_meets_the_checksum(
     data[place] ^= 1
     path.write_bytes(data)
     assert "is damaged or incomplete" in refusal(path)
+
+
+@either_way
+@pytest.mark.parametrize("write", [stored, deflated])
+def test_the_checksum_of_a_long_array_is_met_too(
+    write: Callable[..., Path], most_whole: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound(monkeypatch, "MOST_WHOLE", most_whole)
+    passes = np.random.default_rng(0).normal(size=(4, 40_000, 10))  # 13 MB, read in several pieces
+    path = write(tmp_path, logits=passes[0], labels=np.zeros(40_000, int), pass_logits=passes)
+    with zipfile.ZipFile(path) as archive:
+        checksum = archive.getinfo("pass_logits.npy").CRC.to_bytes(4, "little")
+    path.write_bytes(path.read_bytes().replace(checksum, bytes(4)))
+    assert "Bad CRC-32 for file 'pass_logits.npy'" in refusal(path)
 
 
 @settings(max_examples=80, deadline=None)

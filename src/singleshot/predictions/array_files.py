@@ -16,19 +16,23 @@ from singleshot.predictions.npy_stream import (
     ArrayHeader,
     check_labels_header,
     check_lengths,
+    check_passes_size,
     check_scores_header,
     read_blocks,
     read_blocks_of_passes,
     read_header,
+    streams_of_passes,
 )
 from singleshot.predictions.passes import check_passes_shape, find_passes
-from singleshot.predictions.source import MEANINGS, Asked, Kind, LabelsAre, PassesSource, RawBlock, Source, damage_named
+from singleshot.predictions.source import MEANINGS, Asked, Kind, PassesSource, RawBlock, Source, damage_named
 
 MOST_NAME_BYTES = 2**28
 BLOCK_BYTES = 2**26  # of rows held at a time, however long their labels are
 CLASS_NAMES = "class_names"
 LABELS_ARE = "labels_are"
 MEMBER = ".npy"
+PIECEWISE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What numpy writes. Of other methods zipfile unpacks all that it has read at once, and at a tenth of the pace."""
 
 
 def open_npz(path: Path, asked: Asked) -> Source:
@@ -55,7 +59,8 @@ def open_npz(path: Path, asked: Asked) -> Source:
             with _opened(again, path, scores) as one, _opened(again, path, labels) as other:
                 yield from _pairs(one, other, rows)
 
-    return _source(kind, scores_header, names, read, labels_are, passes)
+    count, classes = scores_header.shape
+    return Source(kind, classes, count, names, read, labels_are, passes)
 
 
 def open_npy(path: Path, asked: Asked) -> Source:
@@ -77,18 +82,8 @@ def open_npy(path: Path, asked: Asked) -> Source:
         with _file(path) as one, _file(other) as two:
             yield from _pairs(one, two, rows)
 
-    return _source(kind, scores_header, None, read)
-
-
-def _source(  # noqa: PLR0917
-    kind: Kind,
-    header: ArrayHeader,
-    names: tuple[str, ...] | None,
-    read: Any,
-    labels_are: LabelsAre | None = None,
-    passes: PassesSource | None = None,
-) -> Source:
-    return Source(kind, header.shape[1], header.shape[0], names, read, labels_are, passes)
+    count, classes = scores_header.shape
+    return Source(kind, classes, count, None, read)
 
 
 def _passes(
@@ -101,10 +96,12 @@ def _passes(
     _, labels = taken
     with _opened(archive, path, name) as (_, header):
         check_passes_shape(header.what, str(header.dtype), header.dtype.kind == "f", header.shape, shape)
+        check_passes_size(header)
 
     def read(rows: int) -> Iterator[RawBlock]:
         with damage_named(path), zipfile.ZipFile(path) as again, ExitStack() as stack:
-            streams = [stack.enter_context(_opened(again, path, name))[0] for _ in range(header.shape[0])]
+            count = streams_of_passes(header)
+            streams = [stack.enter_context(_opened(again, path, name))[0] for _ in range(count)]
             file, labels_header = stack.enter_context(_opened(again, path, labels))
             rows = _bearable(rows, header.shape[0] * header.shape[2] * header.dtype.itemsize + labels_header.row_bytes)
             both = zip(
@@ -139,6 +136,11 @@ def _members(path: Path, archive: zipfile.ZipFile) -> list[str]:
 @contextmanager
 def _opened(archive: zipfile.ZipFile, path: Path, name: str) -> Iterator[tuple[IO[bytes], ArrayHeader]]:
     info = archive.getinfo(name + MEMBER)
+    if info.compress_type not in PIECEWISE:
+        raise ValueError(
+            f"{path}: array {name!r} is packed by another method than deflate; numpy.savez_compressed packs it so that "
+            "it can be read a piece at a time"
+        )
     with archive.open(info) as file:
         yield file, read_header(file, info.file_size, f"{path}: array {name!r}")
 

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from singleshot.terminal import printable
 
 MOST_AT_ONCE = 2**30  # bytes of an array that can only be read whole
+MOST_WHOLE = 2**28  # bytes of passes that are read whole, which is once
+MOST_READ = 2**35  # bytes that the streams of passes read in all: two minutes where they inflate 260 MB/s
+READ_AT_ONCE = 2**20  # bytes; an archive's stream makes a copy of them
 SKIPPED_AT_ONCE = 2**16  # bytes; an inflating stream may keep as many for later
 LONGEST_TEXT = 4096  # bytes of one label
 DAMAGE = (
@@ -37,6 +40,11 @@ class ArrayHeader:
         """Bytes of one row."""
         return self.dtype.itemsize * math.prod(self.shape[1:])
 
+    @property
+    def size(self) -> int:
+        """Bytes of all values."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
 
 def read_header(file: IO[bytes], size: int, what: str) -> ArrayHeader:
     """The header of an .npy stream of this many bytes; it must not promise more than they hold."""
@@ -53,7 +61,7 @@ def read_header(file: IO[bytes], size: int, what: str) -> ArrayHeader:
             f"{what} holds Python objects, which are never unpickled here; save numbers, or text as a numpy str array"
         )
     header = ArrayHeader(what, dtype, shape, columns_first and len(shape) > 1, file.tell())
-    promised = header.offset + dtype.itemsize * math.prod(shape)
+    promised = header.offset + header.size
     if promised > size or any(length < 0 for length in shape):
         raise ValueError(f"{what} is cut off: its header promises shape {shape}, {promised:,} bytes, of {size:,}")
     return header
@@ -93,9 +101,9 @@ def read_blocks(file: IO[bytes], header: ArrayHeader, rows: int) -> Iterator[NDA
     length = header.shape[0]
     if header.columns_first:
         # Its first row is complete only at the end of the file.
-        if length * header.row_bytes > MOST_AT_ONCE:
-            raise ValueError(f"{header.what} is stored by columns and too large; save np.ascontiguousarray() of it")
-        whole = _read(file, header, length).reshape(header.shape[::-1]).T
+        if header.size > MOST_AT_ONCE:
+            raise ValueError(_too_large_by_columns(header))
+        whole = _read_whole(file, header)
         for first in range(0, length, rows):
             yield np.ascontiguousarray(whole[first : first + rows])
         return
@@ -104,16 +112,36 @@ def read_blocks(file: IO[bytes], header: ArrayHeader, rows: int) -> Iterator[NDA
         yield _read(file, header, count).reshape(count, *header.shape[1:])
 
 
-def read_blocks_of_passes(files: Sequence[IO[bytes]], header: ArrayHeader, rows: int) -> Iterator[NDArray[Any]]:
-    """Blocks (T, n, C) of an array (T, N, C), from T streams that stand where the values begin.
-
-    The passes lie one after the other, and a block needs rows of each. Each stream reads through those before its
-    own, T² / 2 passes in all, so that memory holds a block of an array of any size, compressed or not.
-    """
+def check_passes_size(header: ArrayHeader) -> None:
+    """Refuse passes (T, N, C) that are too large to be read whole, and would take too long in streams."""
+    if streams_of_passes(header) == 1:
+        return
     if header.columns_first:
-        (whole,) = read_blocks(files[0], header, header.shape[0])
+        raise ValueError(_too_large_by_columns(header))
+    passes = header.shape[0]
+    in_all = header.size * (passes + 1) // 2
+    if in_all > MOST_READ:
+        raise ValueError(
+            f"{header.what} takes {header.size:,} bytes, and reading its {passes:,} passes side by side would take "
+            f"{in_all:,}; {MOST_READ:,} can be read: store them as .safetensors, or store fewer passes"
+        )
+
+
+def streams_of_passes(header: ArrayHeader) -> int:
+    """How many streams `read_blocks_of_passes` needs: one that is read whole, or one for each of the T passes."""
+    return 1 if header.size <= MOST_WHOLE else header.shape[0]
+
+
+def read_blocks_of_passes(files: Sequence[IO[bytes]], header: ArrayHeader, rows: int) -> Iterator[NDArray[Any]]:
+    """Blocks (T, n, C) of an array (T, N, C), from streams that stand where the values begin.
+
+    The passes lie one after the other, and a block needs rows of each. A single stream is read whole. Each of T
+    streams reads through the passes before its own, T² / 2 in all, so that memory holds no more than a block.
+    """
+    if len(files) == 1:
+        whole = _read_whole(files[0], header)
         for first in range(0, header.shape[1], rows):
-            yield whole[:, first : first + rows]
+            yield np.ascontiguousarray(whole[:, first : first + rows])
         return
     for number, file in enumerate(files):
         _skip(file, header, number * header.row_bytes)
@@ -131,10 +159,24 @@ def _skip(file: IO[bytes], header: ArrayHeader, left: int) -> None:
         left -= got
 
 
+def _too_large_by_columns(header: ArrayHeader) -> str:
+    return f"{header.what} is stored by columns and too large; save np.ascontiguousarray() of it"
+
+
+def _read_whole(file: IO[bytes], header: ArrayHeader) -> NDArray[Any]:
+    values = _read(file, header, header.shape[0])
+    return values.reshape(header.shape[::-1]).T if header.columns_first else values.reshape(header.shape)
+
+
 def _read(file: IO[bytes], header: ArrayHeader, rows: int) -> NDArray[Any]:
     wanted = rows * header.row_bytes
-    data = np.empty(wanted, np.uint8)  # a block, not what a header claims: nothing is allocated on its word alone
-    got = file.readinto(data)  # type: ignore[attr-defined]
+    data = np.empty(wanted, np.uint8)  # a bounded part, or a bounded whole: never just what a header claims
+    got = 0
+    while got < wanted:
+        more = file.readinto(data[got : got + READ_AT_ONCE])  # type: ignore[attr-defined]
+        if not more:
+            break
+        got += more
     if got != wanted:
         raise ValueError(f"{header.what} is cut off: it should go on for {wanted - got:,} bytes and more")
     return data.view(header.dtype)

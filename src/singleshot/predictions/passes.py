@@ -11,13 +11,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from singleshot.predictions.source import Kind, PassesSource
+from singleshot.predictions.source import Kind, PassesSource, RawBlock
 from singleshot.predictions.values import as_logits, first_mistake, native
 
 PASS_KINDS: dict[str, Kind] = {"pass_logits": "logits", "pass_probs": "probs"}
 FEWEST_PASSES = 2  # one has nothing to disagree with
 MOST_PASSES = 1000  # an archive is read by as many streams
-MOST_SCORES = 2**26  # of one example in all passes, which are held in memory
+MOST_SCORES = 2**23  # of one example in all passes, which are held in memory
 
 
 def find_passes(path: Path, there: Sequence[str], taken: Collection[str]) -> tuple[str, Kind] | None:
@@ -52,11 +52,16 @@ def check_passes_shape(
         )
 
 
-def checked_passes(source: PassesSource, scores: NDArray[Any], first: int) -> NDArray[Any]:
+def checked_passes(source: PassesSource, block: RawBlock, first: int) -> NDArray[Any]:
     """Logits (T, n, C) of a block that begins at the row ``first``, or an error that names pass and row."""
-    scores = native(scores)
+    scores = native(block.scores)
     examples, classes = scores.shape[1:]
-    mistake = first_mistake(scores.reshape(-1, classes), source.kind, if_logits="call the array pass_logits")
+    mistake = first_mistake(
+        scores.reshape(-1, classes),
+        source.kind,
+        if_logits="call the array pass_logits",
+        were_bfloat16=block.were_bfloat16,
+    )
     if mistake is not None:
         one_pass, row = divmod(mistake.row, examples)
         raise ValueError(

@@ -14,7 +14,7 @@ from singleshot.checks import check_size
 from singleshot.predictions.labels import LabelReader, Where
 from singleshot.predictions.passes import checked_passes
 from singleshot.predictions.source import Kind, LabelsAre, RawBlock, Source
-from singleshot.predictions.values import as_logits, first_mistake, native
+from singleshot.predictions.values import as_logits, first_mistake, native, summing_to_one
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32, what a core's cache holds
 
@@ -93,7 +93,7 @@ class Predictions:
         first = 0
         for block in passes.read(rows):
             labels = read_labels(block.labels, _places(block, first))
-            yield {"logits": checked_passes(passes, block.scores, first), "labels": labels}
+            yield {"logits": checked_passes(passes, block, first), "labels": labels}
             first += len(labels)
 
     def load(self) -> Chunk:
@@ -112,9 +112,13 @@ class Predictions:
         where = _places(block, first)
         scores = native(block.scores)
         labels = read_labels(block.labels, where)
-        mistake = first_mistake(scores, self.kind, if_logits="say so with --kind logits")
+        mistake = first_mistake(
+            scores, self.kind, if_logits="say so with --kind logits", were_bfloat16=block.were_bfloat16
+        )
         if mistake is not None:
             raise ValueError(f"{self.path}: {mistake.demand}; {where(mistake.row)} {mistake.found}")
+        if block.were_bfloat16 and self.kind == "probs":
+            scores = summing_to_one(scores)  # they are float32 now, and the metrics ask for sums of that precision
         return Chunk(scores, labels, first)
 
 

@@ -43,6 +43,7 @@ class RawBlock(NamedTuple):
     scores: NDArray[Any]  # (n, C); of stochastic passes (T, n, C)
     labels: NDArray[Any]  # (n,): integers, or text
     lines: Sequence[int] | None = None  # of a text file, to name the place of a mistake
+    were_bfloat16: bool = False  # the scores, in the file: numpy has no such type, and every value of it is a float32
 
 
 @dataclass(frozen=True)

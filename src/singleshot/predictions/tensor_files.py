@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from singleshot.predictions.names import ARRAY_LABELS, find_array, find_labels
 from singleshot.predictions.npy_stream import check_lengths, check_scores_shape
 from singleshot.predictions.passes import check_passes_shape, find_passes
 from singleshot.predictions.source import Asked, PassesSource, RawBlock, Source
 from singleshot.terminal import printable
 
-FLOATS = ("F16", "BF16", "F32", "F64")
+BFLOAT16 = "BF16"
+FLOATS = ("F16", BFLOAT16, "F32", "F64")
 INTEGERS = ("I8", "I16", "I32", "I64", "U8")
 
 
@@ -45,7 +44,7 @@ def open_safetensors(path: Path, asked: Asked) -> Source:
             some_scores, some_labels = again.get_slice(scores), again.get_slice(labels)
             for first in range(0, shape[0], rows):
                 last = min(first + rows, shape[0])
-                yield RawBlock(_array(some_scores[first:last], dtype), some_labels[first:last].numpy())
+                yield _block(some_scores[first:last], some_labels[first:last], dtype)
 
     return Source(kind, shape[1], shape[0], names, read, passes=passes)
 
@@ -65,15 +64,14 @@ def _passes(path: Path, file: Any, taken: tuple[str, str], shape: tuple[int, ...
             some_passes, some_labels = again.get_slice(name), again.get_slice(labels)
             for first in range(0, shape[0], rows):
                 last = min(first + rows, shape[0])
-                yield RawBlock(_array(some_passes[:, first:last], dtype), some_labels[first:last].numpy())
+                yield _block(some_passes[:, first:last], some_labels[first:last], dtype)
 
     return PassesSource(what, kind, passes_shape[0], read)
 
 
-def _array(tensor: Any, dtype: str) -> NDArray[Any]:
-    # numpy has no bfloat16; every value of it is a float32
-    values: NDArray[Any] = (tensor.float() if dtype == "BF16" else tensor).numpy()
-    return values
+def _block(scores: Any, labels: Any, dtype: str) -> RawBlock:
+    is_bfloat16 = dtype == BFLOAT16
+    return RawBlock((scores.float() if is_bfloat16 else scores).numpy(), labels.numpy(), were_bfloat16=is_bfloat16)
 
 
 @contextmanager

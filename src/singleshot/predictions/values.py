@@ -20,9 +20,11 @@ class Mistake(NamedTuple):
     found: str
 
 
-def first_mistake(scores: NDArray[Any], kind: Kind, *, if_logits: str) -> Mistake | None:
+def first_mistake(scores: NDArray[Any], kind: Kind, *, if_logits: str, were_bfloat16: bool = False) -> Mistake | None:
     """The first bad row of scores (n, C); ``if_logits`` says what to do where probabilities are none."""
     values = as_tensor(scores, kind)
+    if were_bfloat16:
+        values = values.bfloat16()  # nothing is lost, and their sums are held to no more than its precision
     if kind == "logits":
         good, demand = finite_rows(values), "logits must be finite"
     else:
@@ -39,6 +41,12 @@ def native(scores: NDArray[Any]) -> NDArray[Any]:
     if scores.dtype.itemsize > 8:
         return scores.astype(np.float64)
     return scores.astype(scores.dtype.newbyteorder("="), copy=False)
+
+
+def summing_to_one(probs: NDArray[Any]) -> NDArray[Any]:
+    """Rows divided by their sums, as softmax does to the logarithms of probabilities that were rounded."""
+    scaled: NDArray[Any] = probs / probs.sum(-1, keepdims=True)
+    return scaled
 
 
 def as_logits(scores: NDArray[Any], kind: Kind) -> NDArray[Any]:
