@@ -45,8 +45,9 @@ def test_a_file_gets_every_metric_with_its_interval_and_a_verdict(
         "Overconfidence",
     ):
         assert re.search(rf"^  {metric} +\d\.\d{{4}}   \d\.\d{{4}} – \d\.\d{{4}}$", shown, re.MULTILINE), metric
-    assert re.search(r"^On average overconfident by \d\d\.\d points\.$", shown, re.MULTILINE)
-    assert "Perfect calibration is ruled out (p = 0.020)." in shown
+    verdict = r"^Overconfident by \d\d points: scores of 0\.9 and above are right \d\d % of the time \(\d+ of them\)\.$"
+    assert re.search(verdict, shown, re.MULTILINE)
+    assert "The ECE rules out perfect calibration (p = 0.020)." in shown
     run(evaluate, "test.npz", "--replicates", "0")
     assert "interval" not in capsys.readouterr().out
 

@@ -53,7 +53,7 @@ def test_a_run_has_its_images_passes_and_training(trained: Path, capsys: pytest.
     for name, found in model["metrics"].items():
         assert found["estimate"] == expected[name]
         assert found["low"] == expected["intervals"][name]["low"]
-    assert (model["kind"], model["name"], model["count"]) == ("run", "a", expected["count"])
+    assert (model["name"], model["count"]) == ("a", expected["count"])
     assert "test images, one forward pass each, after step " in model["about"]
     for part in ("mistakes", "hits"):
         assert 0 < len(model["gallery"][part]) <= 24
@@ -79,11 +79,12 @@ def test_a_run_has_its_images_passes_and_training(trained: Path, capsys: pytest.
         (("test.npz", "-o", "page.pdf"), "--output page.pdf must end in .html"),
         (("test.npz", "-o", "folder.html"), "--output folder.html is a folder"),
         (("test.npz", "--replicates", "1"), "--replicates must be at least 2"),
-        (("gone.npz",), "gone.npz: there is no such file"),
-        (("gone",), "gone holds no run"),
+        (("gone.npz",), "gone.npz does not exist"),
+        (("gone",), "gone does not exist: name a file of predictions, or the folder of a run"),
         (("test.npz", "--kind", "probs"), "test.npz"),
-        (("test.npz", "gone.npz"), "gone.npz: there is no such file"),
-        (("test.npz", "gone"), "gone holds no run"),
+        (("test.npz", "--dataset", "digits", "--split", "validation"), "--dataset has test and train images"),
+        (("test.npz", "gone.npz"), "gone.npz does not exist"),
+        (("test.npz", "folder.html"), "folder.html holds no run"),
         (("test.npz", "-o", "val.npz/page.html"), "--output val.npz/page.html cannot be written: Not a directory"),
         (("test.npz", "-o", "/proc/page.html"), "--output /proc/page.html cannot be written: "),
     ],
@@ -103,7 +104,9 @@ def test_a_mistake_exits_with_2(place: Path, capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit) as exit_info:
         main(["report", "gone.npz"])
     assert exit_info.value.code == 2
-    assert capsys.readouterr().err == "singleshot: gone.npz: there is no such file\n"
+    assert capsys.readouterr().err == (
+        "singleshot: gone.npz does not exist: name a file of predictions, or the folder of a run\n"
+    )
 
 
 def test_the_same_source_twice_has_two_names(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,6 +131,32 @@ def test_many_examples_are_resampled_in_groups(
     compared = {one["metric"]: one for one in found["comparisons"][0]["differences"]}
     for name, one in evaluated["comparisons"][0]["differences"].items():
         assert (compared[name]["low"], compared[name]["high"]) == (one["low"], one["high"])
+
+
+def test_files_of_a_known_data_set_show_its_images(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(evaluate, str(trained), "--predictions", "p.npz", "--replicates", "0")
+    capsys.readouterr()
+    run(report, "p.npz", "--json", "--replicates", "0")
+    (plain,) = shown_json(capsys)["models"]
+    assert {entry["image"] for entry in plain["gallery"]["mistakes"]} == {None}
+    with np.load("p.npz") as file:
+        first, logits, labels = plain["gallery"]["mistakes"][0], file["logits"], file["labels"]
+    assert str(labels[first["index"]]) == first["label"]
+    assert str(logits[first["index"]].argmax()) == first["predicted"] != first["label"]
+    run(report, "p.npz", "--dataset", "digits", "--json", "--replicates", "0")
+    found = shown_json(capsys)
+    (pictured,) = found["models"]
+    assert all(entry["image"].startswith("data:image/png;base64,") for entry in pictured["gallery"]["hits"])
+    assert [entry["index"] for entry in pictured["gallery"]["hits"]] == [
+        entry["index"] for entry in plain["gallery"]["hits"]
+    ]
+    assert found["command"] == "singleshot report p.npz -o report.html --replicates 0 --dataset digits"
+    np.savez("other.npz", logits=logits[::-1], labels=labels[::-1])
+    with pytest.raises(ValueError, match=r"other.npz does not predict these images: its 899 labels"):
+        run(report, "other.npz", "--dataset", "digits", "--replicates", "0")
 
 
 def test_files_without_names_are_told_of_as_in_evaluate(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,6 +44,7 @@ def test_a_figure_is_planned_made_looked_at_and_not_made_twice(tmp_path: Path) -
     again = reproduce("fig2", *DIGITS, "--json", cwd=tmp_path)
     assert "1 of 1 runs were finished before" in again.stderr
     assert again.stdout == made.stdout
+    assert f"The page: {Path('reproduce') / 'report.html'}" in again.stderr
     assert result.stat().st_mtime_ns == written
 
     status = reproduce("status", cwd=tmp_path)

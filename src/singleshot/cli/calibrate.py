@@ -142,7 +142,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult, after: CalibrationResult) -> None:
-    from singleshot.report.tables import amount, metric_label, number, verdict
+    from singleshot.report.tables import amount, average_gap, metric_label, number
 
     how = f"{about['method']} {about['temperature']:.4f}" if "temperature" in about else about["method"]
     size = f"{amount(after.count, 'example')}, {amount(classes, 'class', 'classes')}"
@@ -150,6 +150,6 @@ def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult,
     print(f"  {'':<16} {'before':>8} {'after':>8}")
     for name in SHOWN:
         print(f"  {metric_label(name):<16} {number(before.metrics()[name])} {number(after.metrics()[name])}")
-    print(f"Before: {verdict(before)}\nAfter:  {verdict(after)}")
+    print(f"Before: {average_gap(before)}\nAfter:  {average_gap(after)}")
     if about["judged_on_the_fitting_file"]:
         print("Fitted on the file it is judged by: on new data expect less.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from singleshot.terminal import printable, printable_lines
 
 
-def try_to_write(page: Path, write: Callable[[Path], bool], retry: str) -> bool:
+def try_to_write(page: Path, write: Callable[[Path], bool], retry: str) -> bool | None:
     """Write a page if that is possible, and say on standard error why it was not, and what tries again.
 
     Args:
@@ -18,11 +18,11 @@ def try_to_write(page: Path, write: Callable[[Path], bool], retry: str) -> bool:
         retry: the command that writes the page another time.
 
     Returns:
-        whether there is a page now.
+        whether there is a page now; None where it failed, and that was said.
     """
     try:
         return write(page)
     except Exception as error:  # whatever it is: a full disk, a damaged file, a package that is missing
         reason = printable_lines(f"{type(error).__name__}: {error}")
         print(f"singleshot: no page was written ({reason}); {printable(retry)} tries again", file=sys.stderr)
-        return False
+        return None

@@ -120,6 +120,7 @@ def _reproduce(request: Request, output: Path, engine: Engine, table_format: Tab
     for reason in store.skipped:
         say(f"Skipped {printable(reason)}.")
     _check_data(grids, store, engine)
+    is_new = not request.is_saved(output)
     request.save(output)
     failed = []
     before = len(store.results)
@@ -129,7 +130,9 @@ def _reproduce(request: Request, output: Path, engine: Engine, table_format: Tab
     made = exhibit_all(grids, store, output)
     _print(made, output, table_format, as_json)
     if isinstance(engine, LocalEngine):  # the runs of a cluster are elsewhere
-        _write_page(grids, store, output, engine.data_root, anew=len(store.results) > before)
+        _write_page(grids, store, output, engine.data_root, anew=is_new or len(store.results) > before)
+    else:
+        say("No page: the runs are on the machines of the cluster; `singleshot report RUN...` there makes one.")
     if failed:
         reasons = "\n".join(f"  {outcome.job.title}: {outcome.error}" for outcome in failed)
         raise StoppedError(f"{len(failed)} runs failed; the same command tries them again:\n{reasons}")
@@ -167,8 +170,10 @@ def _write_page(grids: list[Grid], store: ResultStore, output: Path, data_root: 
         return write_grid_page(grids, store, output / "runs", page, data_root=data_root)
 
     page = output / "report.html"
-    if (page.is_file() and not anew) or try_to_write(page, write, "the same command"):
+    if page.is_file() and not anew:
         say(f"The page: {page}")
+    elif (written := try_to_write(page, write, "the same command")) is not None:
+        say(f"The page: {page}" if written else f"No page: no finished run of it is in {output / 'runs'}.")
 
 
 def _print(made: Exhibition, output: Path, table_format: TableFormat, as_json: bool) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from singleshot.metrics import CalibrationResult, Comparison, Examples, Threshold, threshold_for_accuracy
-from singleshot.metrics.comparison import Resampled, resampled_metrics
+from singleshot.metrics import CalibrationResult, Comparison, Threshold, threshold_for_accuracy
 from singleshot.metrics.estimates import METRICS
 from singleshot.predictions import Predictions, read_predictions
-from singleshot.predictions.comparing import COMPARED, differences, why_not_compared
-from singleshot.predictions.evaluation import MOST_RESAMPLED, Evaluation, evaluate_predictions, groups_for
+from singleshot.predictions.comparing import AgainstFirst
+from singleshot.predictions.evaluation import Evaluation, evaluate_predictions
 from singleshot.predictions.reading import is_predictions
-from singleshot.report.tables import amount, consistency_line, difference_lines, metric_lines, verdict
+from singleshot.report.tables import amount, average_gap, consistency_line, difference_lines, metric_lines
+from singleshot.report.verdict import verdict
 from singleshot.terminal import printable
 
 
@@ -70,7 +68,8 @@ class Evaluated:
         """A table, what it comes to, and the threshold for a wanted accuracy."""
         evaluation = self.evaluation
         lines = [self.title, *metric_lines(evaluation.metrics(), evaluation.intervals)]
-        lines += [*evaluation.remarks(), verdict(evaluation.result)]
+        judged = average_gap(evaluation.result) if evaluation.examples is None else verdict(evaluation)[0]
+        lines += [*evaluation.remarks(), judged]
         if evaluation.consistency is not None:
             lines.append(consistency_line(evaluation.consistency))
         if accuracy is not None:
@@ -125,28 +124,18 @@ def evaluate_source(path: Path, wanted: Wanted) -> Evaluated:
 
 def comparisons(found: list[Evaluated], replicates: int | None, bins: int) -> list[Compared]:
     """Each source but the first against the first; without being asked to, only where it takes seconds."""
-    most = MOST_RESAMPLED if replicates is None else math.inf
-    replicates = 1000 if replicates is None else replicates
-    if not replicates:
+    if replicates == 0:
         return []
-
-    @cache  # the first is compared with all the others
-    def resampled(examples: Examples) -> Resampled:
-        groups = groups_for(len(examples))
-        return resampled_metrics(examples, COMPARED, replicates=replicates, bins=bins, groups=groups)
-
-    return [_compare(one, found[0], resampled, most) for one in found[1:]]
-
-
-def _compare(one: Evaluated, first: Evaluated, resampled: Callable[[Examples], Resampled], most: float) -> Compared:
-    a, b = one.evaluation.examples, first.evaluation.examples
-    if a is None or b is None or max(len(a), len(b)) > most:
-        why = f"are not compared: one has more than {MOST_RESAMPLED:,} examples; --replicates 1000 compares them"
-        return Compared(one.name, first.name, None, why)
-    against = why_not_compared(a, b)
-    if against is not None:
-        return Compared(one.name, first.name, None, against)
-    return Compared(one.name, first.name, differences(resampled(a), resampled(b)))
+    first = found[0]
+    against = AgainstFirst(first.evaluation.examples, replicates=replicates, bins=bins)
+    made = []
+    for one in found[1:]:
+        compared = against.compare(one.evaluation.examples)
+        if isinstance(compared, str):
+            made.append(Compared(one.name, first.name, None, compared))
+        else:
+            made.append(Compared(one.name, first.name, compared))
+    return made
 
 
 def _evaluate_run(folder: Path, wanted: Wanted) -> Evaluated:

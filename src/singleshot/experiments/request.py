@@ -75,9 +75,19 @@ class Request:
             found[dataset] = list(dict.fromkeys(self.models or papers))
         return found
 
+    def is_saved(self, folder: Path) -> bool:
+        """Whether the very same was asked for in this folder the last time."""
+        try:
+            return (folder / FILE).read_text(encoding="utf-8") == self._text()
+        except (OSError, UnicodeDecodeError):
+            return False
+
     def save(self, folder: Path) -> None:
         """Leave word of what is being made in this folder."""
-        write_text(folder / FILE, json.dumps(asdict(self), indent=1) + "\n")
+        write_text(folder / FILE, self._text())
+
+    def _text(self) -> str:
+        return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def load(cls, folder: Path) -> Request:

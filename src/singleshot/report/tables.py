@@ -111,7 +111,7 @@ def _signed(value: float) -> str:
     return f"{value:+.4f}" if abs(value) < 1000 else f"{value:+.4g}"
 
 
-def verdict(result: CalibrationResult) -> str:
+def average_gap(result: CalibrationResult) -> str:
     """Whether confidence is too high or too low, on average and in points of a hundred."""
     gap = result.mean_confidence - result.accuracy
     if abs(gap) < 0.0005:
@@ -121,7 +121,7 @@ def verdict(result: CalibrationResult) -> str:
 
 
 def consistency_line(test: ConsistencyTest) -> str:
-    """Whether perfect calibration is ruled out, at the usual level of 5 %."""
+    """Whether the ECE alone rules out perfect calibration, at the usual level of 5 %."""
     if test.p_value <= 0.05:
-        return f"Perfect calibration is ruled out (p = {test.p_value:.3f})."
-    return f"This much error would be no surprise from perfect calibration (p = {test.p_value:.3f})."
+        return f"The ECE rules out perfect calibration (p = {test.p_value:.3f})."
+    return f"The ECE alone does not rule out perfect calibration (p = {test.p_value:.3f})."

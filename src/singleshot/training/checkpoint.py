@@ -7,7 +7,6 @@ or a full disk in the middle leaves the one before.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -22,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from singleshot.files import write_text
+from singleshot.files import fingerprint, write_text
 
 FORMAT = "singleshot.checkpoint/1"
 WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
@@ -144,7 +143,7 @@ class Checkpoints:
 def _write(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
     save_file(_plain(model.state_dict()), folder / WEIGHTS)
     save_file(_plain(_optimizer_tensors(model, optimizer)), folder / OPTIMIZER)
-    files = {name: _fingerprint(folder / name) for name in (WEIGHTS, OPTIMIZER)}
+    files = {name: fingerprint(folder / name) for name in (WEIGHTS, OPTIMIZER)}
     for name in files:
         _sync(folder / name)
     write_text(folder / STATE, json.dumps({"format": FORMAT, **state, "files": files}, indent=2, allow_nan=False))
@@ -165,18 +164,10 @@ def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
-def _fingerprint(path: Path) -> dict[str, int | str]:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
-
-
 def _verify(path: Path, expected: Any) -> None:
     others = f"; remove {path.parent} to go on from the checkpoint before it, if there is one"
     try:
-        found = _fingerprint(path)
+        found = fingerprint(path)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}){others}") from None
     if found != expected:

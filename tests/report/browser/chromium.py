@@ -32,7 +32,7 @@ class Browser:
 
     def open(self, page: Path) -> None:
         self.emulate(width=1400)
-        self.log("browser"), self.log("performance")  # what came before is of other tests
+        self.log("performance")  # what came before is of other tests
         self.driver.get(page.as_uri())
         self.wait("return 'ready' in document.documentElement.dataset")
 
@@ -67,6 +67,27 @@ class Browser:
         from selenium.webdriver.support.ui import Select
 
         Select(self.find(selector)).select_by_visible_text(text)
+
+    def tab(self) -> None:
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        ActionChains(self.driver).send_keys("\ue004").perform()
+
+    def unfold(self, selector: str) -> None:
+        """As a user's hand would: a click on the summary, and what it shows is there."""
+        self.find(f"{selector} > summary").click()
+        self.wait(f"return document.querySelector('{selector} td') !== null")
+
+    def settle(self) -> None:
+        """Until the events have come that the browser sends later, as that of something unfolded."""
+        self.js("return new Promise((done) => setTimeout(done, 50))")
+
+    def print(self) -> None:
+        """What the page does for paper; the paper itself is not needed to see it."""
+        self.js("dispatchEvent(new Event('beforeprint'))")
+
+    def end_print(self) -> None:
+        self.js("dispatchEvent(new Event('afterprint'))")
 
     def number(self, selector: str) -> float:
         return float(self.find(selector).get_attribute("value"))

@@ -15,14 +15,22 @@ NO_BROWSER = "no browser: the report page is tested where Debian's packages chro
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if not IS_THERE:
         if os.environ.get("SINGLESHOT_NEEDS_BROWSER"):
             pytest.fail(NO_BROWSER)  # as .ci/run says
         pytest.skip(NO_BROWSER)
-    started = Browser(tmp_path_factory.mktemp("profile"))
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.driver.quit()
+
+
+@pytest.fixture
+def browser(started: Browser) -> Iterator[Browser]:
+    """A page must leave the console empty; a test that expects messages takes them from it."""
+    started.log("browser")  # what came before is of other tests
     yield started
-    started.driver.quit()
+    assert started.log("browser") == []
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import base64
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from singleshot.report.page import Subject, subject_of_file, write_page
 
 HOSTILE = "<script>alert(1)</script>"
 BREAKOUT = '"><img src=x onerror=alert(2)>'
+COMMAND = f"singleshot report 0.npz 1.npz 2.npz --title 'Report of {HOSTILE}'"
 NAMES = [HOSTILE, BREAKOUT, "a class with a rather long name, of which somebody may be proud", *map(str, range(3, 8))]
 SECTIONS = (
     "verdicts", "metrics", "comparisons", "reliability", "histogram", "threshold", "curves", "passes", "classes",
@@ -55,6 +57,37 @@ def picture() -> str:
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 
+def passes() -> dict[str, Any]:
+    """Passes over some of many examples: 200 fine bins, of which some hold nothing, and all those above 0.285."""
+    random, bins = np.random.default_rng(3), 200
+    count = np.where(np.arange(bins) < 57, random.integers(0, 3, bins) * random.integers(0, 90, bins), 0)
+    count[56] = 4
+    accuracy, score = (np.where(count > 0, random.random(bins), np.nan) for _ in range(2))
+    edges = np.arange(bins + 1) / bins
+    return {
+        "samples": 5, "examples": int(count.sum()), "of": 50_000, "lower": edges[:-1].tolist(),
+        "upper": edges[1:].tolist(), "count": count.tolist(), "accuracy": accuracy.tolist(), "score": score.tolist(),
+        "coverage": (count.cumsum() / count.sum()).tolist(),
+    }  # fmt: skip
+
+
+def regrouped(found: dict[str, Any], wide: int, bars: int) -> list[list[float]]:
+    """Bars of so many fine bins each, one at a time; NaN where there is nothing."""
+    rows = []
+    for bar in range(bars):
+        chosen = range(bar * wide, min((bar + 1) * wide, len(found["count"])))
+        count = [found["count"][k] for k in chosen]
+        filled = [k for k in chosen if found["count"][k]]
+        means = [
+            sum(found["count"][k] * found[field][k] for k in filled) / sum(count) if filled else np.nan
+            for field in ("accuracy", "score")
+        ]
+        rows.append(
+            [found["lower"][chosen[0]], found["upper"][chosen[-1]], sum(count), *means, found["coverage"][chosen[-1]]]
+        )
+    return rows
+
+
 def with_extras(subject: Subject) -> Subject:
     """What only a run has."""
     shot = {"image": picture(), "label": HOSTILE, "predicted": BREAKOUT, "confidence": 0.75, "index": 7}
@@ -62,14 +95,12 @@ def with_extras(subject: Subject) -> Subject:
     return replace(
         subject,
         gallery={"mistakes": [shot], "hits": [shot]},
-        passes={
-            "samples": 5, "lower": [0.0, 0.1, 0.2], "upper": [0.1, 0.2, 0.3], "count": [4, 0, 2],
-            "accuracy": [1.0, None, 0.5], "score": [0.875, None, 0.5], "coverage": [0.66, 0.66, 1.0],
-        },
+        passes=passes(),
         training=[{"epoch": number, **epoch} for number in (1, 2, 3)],
         recipe={"loss": HOSTILE, "epochs": 3},
         environment={"torch": "2.13.0"},
-    )  # fmt: skip
+        file=None,
+    )
 
 
 def write_three(folder: Path) -> Path:
@@ -81,5 +112,5 @@ def write_three(folder: Path) -> Path:
         subject = subject_of_file(file, name=name, replicates=20)
         subjects.append(subject if index else with_extras(subject))
     path = folder / "report.html"
-    write_page(subjects, path, title=f"Report of {HOSTILE}", replicates=20)
+    write_page(subjects, path, title=f"Report of {HOSTILE}", replicates=20, command=COMMAND)
     return path

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from report.browser.chromium import Browser
-from report.browser.pages import MODELS, SECTIONS
+from report.browser.pages import MODELS, SECTIONS, examples, passes, regrouped
 from singleshot.metrics import Calibration
 
 
@@ -48,8 +49,41 @@ def test_models_can_be_switched(opened: Browser) -> None:
     assert len(opened.all("#histogram figure")) == 1
     opened.choose("#classes [data-picker]", "mild")
     assert opened.find("#threshold-tiles data").get_attribute("data-model") == "mild"
-    assert opened.find("#gallery [data-picker]").get_attribute("value") == "0"  # the only one with images
-    assert len(opened.all("#gallery img")) == 2
+    assert opened.find("#gallery [data-picker]").get_attribute("value") == "1"
+    assert opened.find("#training [data-picker]").get_attribute("value") == "0"  # the only one that was trained
+
+
+def test_an_example_without_a_picture_is_known_by_its_row(opened: Browser) -> None:
+    assert (len(opened.all("#gallery img")), len(opened.all("#gallery .row"))) == (2, 0)
+    opened.choose("#gallery [data-picker]", "mild")
+    found = examples("mild")
+    wrong = (~found.correct).nonzero().squeeze(1)
+    surest = int(wrong[found.confidence[wrong].argmax()])
+    assert opened.all("#gallery img") == []
+    assert opened.column("#gallery .row")[0] == f"row {surest}"
+    assert len(opened.all("#gallery .gallery:has(.row)")) == 2
+
+
+def test_passes_have_at_most_twenty_bars_and_say_how_many_examples_they_saw(opened: Browser) -> None:
+    found = passes()
+    bars = regrouped(found, wide=3, bars=19)
+    assert opened.find("#passes .readings").text == f"5 passes over {found['examples']:,} of 50,000 examples"
+    assert len(opened.all("#passes .column")) == sum(bar[2] > 0 for bar in bars)
+    opened.unfold("#passes details")
+    shown = [opened.column(f"#passes tr > :nth-child({column}):not([scope=col])") for column in range(1, 6)]
+    lower, upper, count, accuracy, score, coverage = zip(*bars, strict=True)
+    edges = [f"({low:.4g}, {high:.4g}]" for low, high in zip(lower, upper, strict=True)]
+    ratios = [["–" if np.isnan(value) else f"{value:.4f}" for value in values] for values in (accuracy, score)]
+    assert shown[:4] == [edges, [str(value) for value in count], *ratios]
+    assert shown[4][-1] == "100.0 %"
+    assert float(shown[4][3].removesuffix(" %")) == pytest.approx(100 * coverage[3], abs=0.05)
+
+
+def test_the_training_is_told_in_numbers(opened: Browser) -> None:
+    opened.unfold("#training details")
+    heads = ["Epoch", "Loss, training", "Accuracy, training", "Accuracy, validation", "NLL, validation"]
+    assert opened.column("#training thead th") == heads
+    assert opened.column("#training tbody tr") == [f"{epoch} 1.5000 0.5000 0.4000 1.2500" for epoch in (1, 2, 3)]
 
 
 def test_a_legend_hides_and_shows_curves(opened: Browser) -> None:

@@ -11,7 +11,7 @@ from report.browser.chromium import Browser
 from report.browser.pages import BREAKOUT, HOSTILE, MODELS
 
 
-def test_nothing_is_logged_and_no_request_leaves_the_page(opened: Browser) -> None:
+def test_no_request_leaves_the_page(opened: Browser) -> None:
     opened.js("scrollTo(0, document.body.scrollHeight)")
     for details in opened.all("details"):
         opened.js("arguments[0].open = true", details)
@@ -20,7 +20,6 @@ def test_nothing_is_logged_and_no_request_leaves_the_page(opened: Browser) -> No
     assert any(url.startswith("file:") for url in urls)  # the log does log
     assert [url for url in urls if not url.startswith(("file:", "data:"))] == []
     assert sum(url.startswith("file:") for url in urls) == 1
-    assert opened.log("browser") == []
 
 
 def test_hostile_names_show_as_text_and_no_dialog_opens(opened: Browser) -> None:
@@ -51,7 +50,9 @@ def test_no_script_or_style_but_the_pages_own_is_let_in(opened: Browser) -> None
     opened.wait("return window.failed")  # so the handler had its chance
     assert opened.js("return window.ran") is None
     assert opened.find("h1").is_displayed()
-    assert all("Content Security Policy" in entry["message"] for entry in opened.log("browser"))
+    messages = [entry["message"] for entry in opened.log("browser")]
+    assert len(messages) >= 3
+    assert all("Content Security Policy" in message for message in messages)
 
 
 def test_without_scripts_the_verdicts_are_there(browser: Browser, page: Path) -> None:

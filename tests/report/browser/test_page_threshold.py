@@ -58,6 +58,30 @@ def test_a_typed_threshold_moves_the_slider_and_is_shown_as_what_it_was_taken_fo
     assert opened.find("#threshold-number").get_attribute("value") == "0.123"
 
 
+@pytest.mark.parametrize(
+    ("start", "below", "above"), [(0, 0, 0.001), (0.5, 0.499, 0.501), (0.999, 0.998, 0.9991), (1, 0.99999, 1)]
+)
+def test_arrow_keys_go_to_the_next_threshold(opened: Browser, start: float, below: float, above: float) -> None:
+    for key, expected in (("\ue013", above), ("\ue015", below)):  # up and down
+        typed(opened, "#threshold-number", f"{start:g}")
+        opened.find("#threshold-number").send_keys(key)
+        assert float(opened.find("#threshold-number").get_attribute("value")) == expected
+        assert opened.find("#threshold-range").get_attribute("value") == str(EXPLORED.index(expected))
+        assert tile(opened, "coverage") == pytest.approx(at_threshold("sharp", expected)["coverage"])
+
+
+def test_any_number_that_can_be_typed_is_valid(opened: Browser) -> None:
+    for selector, text in (("#threshold-number", "0.99995"), ("#wanted", "97.125")):
+        opened.find(selector).send_keys("\ue009a", "\ue000", text)
+        assert opened.js("return document.querySelector(arguments[0]).checkValidity()", selector)
+
+
+def test_the_certainty_is_said_to_be_for_what_was_chosen_beforehand(opened: Browser) -> None:
+    answer, table = opened.column("#threshold .caution")
+    assert answer.startswith("The certainty is for a model and an accuracy chosen beforehand")
+    assert "takes the best of them will miss more often" in table
+
+
 def test_where_nothing_passes_there_is_no_accuracy(opened: Browser) -> None:
     opened.set("#threshold-range", len(EXPLORED) - 1)
     assert opened.find("#threshold-tiles [data-value=accuracy]").text == "–"

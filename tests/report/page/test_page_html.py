@@ -104,6 +104,21 @@ def test_long_names_are_cut_and_the_page_stays_small(tmp_path: Path) -> None:
     assert len(script_json(data)) < 400_000  # so that of ten such models is well below 5 MB
 
 
+def test_names_in_other_scripts_take_no_more_room_than_their_letters() -> None:
+    names = [f"{'ж' * 100}{index}" for index in range(1000)]
+    text = script_json(names)
+    assert len(text.encode()) < 1.05 * sum(len(name.encode()) for name in names)
+    assert json.loads(text) == names
+
+
+def test_whatever_a_name_holds_the_data_come_back_from_a_file(tmp_path: Path) -> None:
+    data = ["\ud800", "a\udfffb", "😀", "\u2028\u2029", "</script>&", "\x00\x7f\r\n", "\ufeff\ufffe"]
+    (tmp_path / "data.json").write_text(script_json(data), encoding="utf-8")
+    text = (tmp_path / "data.json").read_text(encoding="utf-8")
+    assert json.loads(text) == data
+    assert not re.search(r"[<>&\u2028\u2029\x00\r\n]", text)
+
+
 def test_names_that_differ_in_what_is_cut_off_stay_apart(tmp_path: Path) -> None:
     subject = subject_of_file(hostile(tmp_path), replicates=0)
     long = "n" * 300

@@ -14,7 +14,7 @@ from integration.overconfident import calibrated, run, shown_json
 from singleshot.cli.report import report
 from singleshot.report.page import page_data, subject_of_file
 
-ROWS, SAMPLES, BINS = 1500, 5, 20
+ROWS, SAMPLES, BINS = 1500, 5, 200
 LOGITS, LABELS = calibrated(0, ROWS)
 PASSES = LOGITS + np.random.default_rng(1).normal(size=(SAMPLES, *LOGITS.shape)) * 2
 
@@ -36,6 +36,8 @@ def expected(logits: Any) -> dict[str, Any]:
     rows = [index == b for b in range(BINS)]
     return {
         "samples": len(logits),
+        "examples": ROWS,
+        "of": ROWS,
         "lower": [b / BINS for b in range(BINS)],
         "upper": [(b + 1) / BINS for b in range(BINS)],
         "count": [int(chosen.sum()) for chosen in rows],
@@ -66,9 +68,11 @@ def test_nothing_else_on_the_page_changes(tmp_path: Path) -> None:
     without = write(tmp_path / "a.npz")
     plain = page_data([subject_of_file(without, replicates=20)], title="one")
     assert plain["models"][0].pop("passes") is None
+    smaller = plain["models"][0].pop("file")["bytes"]
     write(without, pass_logits=PASSES)
     with_passes = page_data([subject_of_file(without, replicates=20)], title="one")
     assert with_passes["models"][0].pop("passes")["samples"] == SAMPLES
+    assert with_passes["models"][0].pop("file")["bytes"] > smaller
     assert with_passes == plain
 
 

@@ -13,8 +13,10 @@ from singleshot.report.page.subject import Subject, subject_of_file, unique_name
 __all__ = ["Subject", "page_data", "render", "subject_of_file", "unique_names", "write_page"]
 
 
-def write_page(subjects: Iterable[Subject], path: Path, *, title: str, replicates: int | None = None) -> dict[str, Any]:
+def write_page(
+    subjects: Iterable[Subject], path: Path, *, title: str, replicates: int | None = None, command: str | None = None
+) -> dict[str, Any]:
     """Write the page of these subjects to an .html file, and return the data that is in it."""
-    data = page_data(subjects, title=title, replicates=replicates)
+    data = page_data(subjects, title=title, replicates=replicates, command=command)
     write_html(data, path)
     return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from singleshot.metrics.examples import Examples
+from singleshot.predictions.evaluation import FEWEST_RESAMPLED
 from singleshot.report.page.text import class_label
+from singleshot.report.tables import amount
+from singleshot.report.verdict import LARGE, points
 
 Codes = NDArray[np.unsignedinteger[Any]]
 
@@ -50,13 +54,13 @@ class AnswerGathering:
 
 
 def classes_by_gap(answers: Answers, examples: Examples, names: tuple[str, ...] | None) -> list[dict[str, Any]]:
-    """Per predicted class its accuracy and confidence; those first whose gap is the least likely to be chance."""
+    """Per predicted class its accuracy and confidence; large gaps of many examples first, by |gap| · √count."""
     confidence = examples.confidence.double().numpy()
     count = np.bincount(answers.predicted)
     correct = np.bincount(answers.predicted, examples.correct.numpy(), len(count))
     total = np.bincount(answers.predicted, confidence, len(count))
     there = np.flatnonzero(count)
-    worth = np.abs(total - correct)[there] / np.sqrt(count[there])  # |gap| · √count
+    worth = np.abs(total - correct)[there] / np.sqrt(count[there])
     worst = there[np.argsort(-worth, kind="stable")][:MOST_CLASSES]
     return [
         {
@@ -70,15 +74,38 @@ def classes_by_gap(answers: Answers, examples: Examples, names: tuple[str, ...] 
     ]
 
 
+def odd_class(answers: Answers, examples: Examples, names: tuple[str, ...] | None) -> str | None:
+    """The predicted class whose scores are off by far more than those of the others, in a sentence; None without one.
+
+    Its gap must differ from the mean gap by `LARGE` or more, and by more than chance would make any class differ in 5
+    of 100 cases.
+    """
+    gaps = examples.confidence.double().numpy() - examples.correct.numpy()
+    variances = examples.confidence.double().numpy() * (1 - examples.confidence.double().numpy())
+    count = np.bincount(answers.predicted)
+    judged = np.flatnonzero(count >= FEWEST_RESAMPLED)
+    if len(judged) < 2:
+        return None
+    gap = np.bincount(answers.predicted, gaps)[judged] / count[judged]
+    by_chance = np.sqrt(np.bincount(answers.predicted, variances)[judged]) / count[judged]
+    beyond = np.abs(gap - gaps.mean()) - NormalDist().inv_cdf(1 - 0.025 / len(judged)) * by_chance
+    worst = int(np.argmax(beyond))
+    if beyond[worst] <= 0 or abs(gap[worst] - gaps.mean()) < LARGE:
+        return None
+    how = "overconfident" if gap[worst] > 0 else "underconfident"
+    name, size = class_label(int(judged[worst]), names), amount(int(count[judged[worst]]), "time")
+    return f"Not alike for every class: {how} by {points(abs(gap[worst]))} where it says “{name}” ({size})."
+
+
 def confusions(answers: Answers, examples: Examples, names: tuple[str, ...] | None) -> list[dict[str, Any]]:
-    """The most frequent pairs of label and predicted class among the confident mistakes."""
+    """The most frequent pairs of label and predicted class among the confident mistakes; then by their confidence."""
     confident = (examples.confidence >= CONFUSION_THRESHOLD) & ~examples.correct
     rows = confident.nonzero().squeeze(1).numpy()
     classes = int(answers.predicted.max()) + 1
     pairs = answers.labels[rows].astype(np.int64) * classes + answers.predicted[rows]  # one number is sorted faster
     found, group, count = np.unique(pairs, return_inverse=True, return_counts=True)
     total = np.bincount(group, examples.confidence[rows].double().numpy(), len(found))
-    most = np.argsort(-count, kind="stable")[:MOST_CONFUSIONS]
+    most = np.lexsort((-total / np.maximum(count, 1), -count))[:MOST_CONFUSIONS]
     return [
         {
             "label": class_label(int(found[one] // classes), names),

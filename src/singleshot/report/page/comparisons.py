@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from singleshot.metrics.comparison import Resampled, resampled_metrics
-from singleshot.metrics.examples import Examples
-from singleshot.predictions.comparing import COMPARED, differences, same_examples, why_not_compared
+from singleshot.predictions.comparing import AgainstFirst, same_examples
 from singleshot.report.page.fine_bins import DEFAULT_BINS
 from singleshot.report.page.subject import Subject
 
@@ -14,12 +12,11 @@ SHOWN = ("metric", "difference", "low", "high", "p_value")
 
 
 class ComparisonsWithFirst:
-    """Takes subjects one by one, and keeps the examples of the first alone, whose resamples are made once."""
+    """Takes subjects one by one, and keeps the examples of the first alone."""
 
     def __init__(self, replicates: int | None) -> None:
-        self._replicates = 1000 if replicates is None else replicates
-        self._first: tuple[str, Examples] | None = None
-        self._first_resampled: Resampled | None = None
+        self._replicates = replicates
+        self._first: tuple[str, AgainstFirst] | None = None
         self.found: list[dict[str, Any]] = []
 
     def add(self, subject: Subject, name: str) -> bool:
@@ -27,24 +24,16 @@ class ComparisonsWithFirst:
         examples = subject.measured.evaluation.examples
         assert examples is not None
         if self._first is None:
-            self._first = (name, examples)
+            self._first = (name, AgainstFirst(examples, replicates=self._replicates, bins=DEFAULT_BINS))
             return True
-        against, others = self._first
-        is_same = same_examples(examples, others)
-        if not self._replicates:
-            return is_same
-        entry: dict[str, Any] = {"of": name, "against": against, "why": None, "differences": []}
-        why = why_not_compared(examples, others)
-        if why is not None:
-            self.found.append({**entry, "why": f"{name} and {against} {why}."})
-            return is_same
-        groups = subject.measured.groups
-        if self._first_resampled is None:
-            self._first_resampled = self._resampled(others, groups)
-        compared = differences(self._resampled(examples, groups), self._first_resampled)
-        plain = [{field: getattr(one, field) for field in SHOWN} for one in compared]
-        self.found.append({**entry, "differences": plain})
-        return is_same
-
-    def _resampled(self, examples: Examples, groups: int | None) -> Resampled:
-        return resampled_metrics(examples, COMPARED, replicates=self._replicates, bins=DEFAULT_BINS, groups=groups)
+        against, first = self._first
+        if self._replicates != 0:
+            compared = first.compare(examples)
+            entry: dict[str, Any] = {"of": name, "against": against, "why": None, "differences": []}
+            if isinstance(compared, str):
+                self.found.append({**entry, "why": f"{name} and {against} {compared}."})
+            else:
+                plain = [{field: getattr(one, field) for field in SHOWN} for one in compared]
+                self.found.append({**entry, "differences": plain})
+        assert first.first is not None
+        return same_examples(examples, first.first)

@@ -12,7 +12,7 @@ import numpy as np
 from singleshot import __version__
 from singleshot.metrics.estimates import HIGHER_IS_BETTER
 from singleshot.predictions.comparing import COMPARED
-from singleshot.report.page.classes import CONFUSION_THRESHOLD, classes_by_gap, confusions
+from singleshot.report.page.classes import CONFUSION_THRESHOLD, classes_by_gap, confusions, odd_class
 from singleshot.report.page.comparisons import ComparisonsWithFirst
 from singleshot.report.page.fine_bins import BIN_CHOICES, DEFAULT_BINS, fine_bins
 from singleshot.report.page.selection import (
@@ -25,30 +25,32 @@ from singleshot.report.page.selection import (
 )
 from singleshot.report.page.subject import Subject
 from singleshot.report.page.text import numbered, plain_value, shown, shown_end
-from singleshot.report.page.verdict import verdict
 from singleshot.report.tables import difference_label, metric_label
+from singleshot.report.verdict import verdict
 
 HELP = {
     "accuracy": "Share of examples whose predicted class is right.",
     "mean_confidence": "Average score of the predicted class; of a calibrated classifier it equals the accuracy.",
     "ece": "Expected calibration error: how far confidence and accuracy are apart, averaged over 20 bins of the score.",
-    "debiased_ece": "The ECE less what chance alone is expected to add.",
-    "adaptive_ece": "The ECE with bins that hold equally many examples.",
-    "smooth_ece": "The ECE with a smooth kernel in place of bins.",
     "mce": "Maximum calibration error: the gap in the worst bin, which may hold few examples.",
-    "rmsce": "Root-mean-square calibration error: as the ECE, with large gaps weighing more.",
     "nll": "Negative log-likelihood: the average surprise at the right answer; accuracy and calibration in one.",
     "brier": "Squared distance between the probabilities and the right answer; accuracy and calibration in one.",
     "aurc": "Area under the risk–coverage curve: the average error rate over all thresholds.",
-    "excess_aurc": "The AURC above that of a perfect order, all right answers before any wrong one.",
+    "debiased_ece": "The ECE less what chance alone is expected to add.",
+    "adaptive_ece": "The ECE with bins that hold equally many examples.",
+    "smooth_ece": "The ECE with a smooth kernel in place of bins.",
+    "rmsce": "Root-mean-square calibration error: as the ECE, with large gaps weighing more.",
     "overconfidence": "The part of the ECE from bins where confidence is above accuracy.",
     "underconfidence": "The part of the ECE from bins where confidence is below accuracy.",
+    "excess_aurc": "The AURC above that of a perfect order, all right answers before any wrong one.",
 }
 """The metrics of the table, in the order of its columns."""
 
 
-def page_data(subjects: Iterable[Subject], *, title: str, replicates: int | None = None) -> dict[str, Any]:
-    """The data of a page. Subjects may come from a generator: of each but the first no examples are kept."""
+def page_data(
+    subjects: Iterable[Subject], *, title: str, replicates: int | None = None, command: str | None = None
+) -> dict[str, Any]:
+    """The data of a page that this command makes. Subjects may come from a generator: only the first is kept."""
     models: list[dict[str, Any]] = []
     comparisons = ComparisonsWithFirst(replicates)
     for subject in subjects:
@@ -59,11 +61,13 @@ def page_data(subjects: Iterable[Subject], *, title: str, replicates: int | None
     page = {
         "title": shown(title, longest=200),
         "singleshot": __version__,
+        "command": None if command is None else shown(command, longest=10_000),
         "made": datetime.now(timezone.utc).date().isoformat(),
         "bin_choices": BIN_CHOICES,
         "default_bins": DEFAULT_BINS,
         "thresholds": EXPLORED,
         "guarantee": guarantee_rules(),
+        "confusion_threshold": CONFUSION_THRESHOLD,
         "metrics": [_metric_column(name) for name in HELP],
         "models": models,
         "comparisons": comparisons.found,
@@ -78,9 +82,11 @@ def model_data(subject: Subject) -> dict[str, Any]:
     evaluation, examples = measured.evaluation, measured.evaluation.examples
     assert examples is not None
     sentence, tone = verdict(evaluation)
+    odd = odd_class(measured.answers, examples, measured.class_names)
+    if odd is not None:
+        sentence, tone = f"{sentence} {odd}", "fair" if tone == "good" else tone
     return {
         "name": shown_end(subject.name),
-        "kind": subject.kind,
         "about": shown(subject.about, longest=500),
         "count": evaluation.result.count,
         "classes": measured.classes,
@@ -94,13 +100,13 @@ def model_data(subject: Subject) -> dict[str, Any]:
         "sure_accuracies": sure_accuracies(examples),
         "classes_predicted": len(np.unique(measured.answers.predicted)),
         "classes_by_gap": classes_by_gap(measured.answers, examples, measured.class_names),
-        "confusion_threshold": CONFUSION_THRESHOLD,
         "confusions": confusions(measured.answers, examples, measured.class_names),
         "gallery": subject.gallery,
         "passes": subject.passes,
         "training": subject.training,
         "recipe": plain_value(subject.recipe),
         "environment": plain_value(subject.environment),
+        "file": subject.file,
         "command": shown(subject.command, longest=2000),
     }
 

@@ -1,4 +1,4 @@
-"""The most confident mistakes and the least confident hits, with their images inside the page."""
+"""The most confident mistakes and the least confident hits, with their images where these are at hand."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ FEW_GALLERIES = 4
 def gallery(
     answers: Answers,
     examples: Examples,
-    part: Images,
-    positions: Tensor,
+    part: Images | None,
+    positions: Tensor | None,
     names: tuple[str, ...] | None,
     *,
     edge: int = EDGE,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Images of the examples, which are those at these positions of a part of a data set, in this order."""
+    """What to look at among the examples, which are those at these positions of a part of a data set, in this order.
+
+    Without a part there are no images, and without positions an example is known by its row.
+    """
 
     def entry(row: int) -> dict[str, Any]:
-        position = int(positions[row])
+        position = row if positions is None else int(positions[row])
         return {
-            "image": png_data_uri(part.images[position], edge),
+            "image": None if part is None else png_data_uri(part.images[position], edge),
             "label": class_label(int(answers.labels[row]), names),
             "predicted": class_label(int(answers.predicted[row]), names),
             "confidence": float(examples.confidence[row]),

@@ -7,18 +7,23 @@ from typing import Any
 from singleshot.metrics.variance_histogram import VarianceBins, VarianceHistogram
 from singleshot.predictions import Predictions
 
+FINE_BINS = 200
+"""Of a good network most variances are near 0: the page makes its bars from these, over the range there is."""
+
 
 def passes_of_file(predictions: Predictions) -> dict[str, Any] | None:
     """What the passes in a file say, from every example, a block at a time; None where it holds none."""
     if not predictions.passes:
         return None
-    histogram = VarianceHistogram()
+    histogram = VarianceHistogram(FINE_BINS)
     for batch in predictions.pass_batches():
         histogram.update(**batch)
-    return passes_data(histogram.compute(), predictions.passes)
+    bins = histogram.compute()
+    return passes_data(bins, predictions.passes, of=int(bins.count.sum()))
 
 
-def passes_data(bins: VarianceBins, samples: int) -> dict[str, Any]:
-    """A variance histogram as plain lists."""
+def passes_data(bins: VarianceBins, samples: int, *, of: int) -> dict[str, Any]:
+    """A variance histogram as plain lists; it may be of some among many examples."""
     fields = ("lower", "upper", "count", "accuracy", "score", "coverage")
-    return {"samples": samples, **{name: getattr(bins, name).tolist() for name in fields}}
+    counts = {"samples": samples, "examples": int(bins.count.sum()), "of": of}
+    return {**counts, **{name: getattr(bins, name).tolist() for name in fields}}

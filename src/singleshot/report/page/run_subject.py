@@ -14,7 +14,7 @@ from singleshot.data import Images
 from singleshot.metrics.variance_histogram import VarianceHistogram
 from singleshot.predictions import read_predictions
 from singleshot.report.page.gallery import EDGE, gallery
-from singleshot.report.page.passes import passes_data
+from singleshot.report.page.passes import FINE_BINS, passes_data
 from singleshot.report.page.subject import Subject, evaluate_command, measure
 from singleshot.report.tables import amount
 from singleshot.sampling import sample
@@ -53,14 +53,14 @@ def subject_of_run(
     part, positions = judged_images(run, split, data_root)
     examples, names = measured.evaluation.examples, run.facts.class_names
     assert examples is not None
+    right = f"{result.accuracy:.1%} right".replace("%", " %")
     size = amount(result.count, f"{split} image")
-    options = {"split": (split, "test"), "weights": (weights, "last")}
+    options = {"split": (split, "test"), "weights": (weights, "last"), "data-root": (data_root, None)}
     changed = {option: value for option, (value, default) in options.items() if value != default}
-    flags = [word for option, value in changed.items() for word in (f"--{option}", value)]
+    flags = [word for option, value in changed.items() for word in (f"--{option}", str(value))]
     return Subject(
         name=str(folder) if name is None else name,
-        kind="run",
-        about=f"{size}, one forward pass each, after step {step:,}; {measured.about_intervals}",
+        about=f"{size}, one forward pass each, after step {step:,}; {right}; {measured.about_intervals}",
         command=evaluate_command(folder, flags, replicates),
         measured=measured,
         gallery=gallery(measured.answers, examples, part, positions, names, edge=edge),
@@ -80,7 +80,7 @@ def stochastic_passes(
     if not noise_layers(model):
         return None
     normalization = run.normalization(target)
-    histogram = VarianceHistogram()
+    histogram = VarianceHistogram(FINE_BINS)
     # spread over all of them: images may be in the order of their classes
     chosen = positions[:: -(-len(positions) // MOST_SAMPLED)]
     with quiet(model):
@@ -89,7 +89,7 @@ def stochastic_passes(
             images = normalization(part.images[index].to(target))
             logits = sample(model, images, samples=SAMPLES, seed=start).float().cpu()
             histogram.update(logits=logits, labels=part.labels[index])
-    return passes_data(histogram.compute(), SAMPLES)
+    return passes_data(histogram.compute(), SAMPLES, of=len(positions))
 
 
 def training_curve(log: Path) -> list[dict[str, Any]] | None:

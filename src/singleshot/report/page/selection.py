@@ -29,7 +29,6 @@ def risk_coverage_points(examples: Examples) -> dict[str, Any]:
     shares = np.linspace(curve.coverage[0], 1, MOST_POINTS)
     at = np.unique(np.clip(np.searchsorted(curve.coverage, shares), 0, len(curve.coverage) - 1))
     return {
-        "threshold": curve.threshold[at].tolist(),
         "coverage": curve.coverage[at].tolist(),
         "risk": curve.risk[at].tolist(),
         "aurc": curve.aurc,

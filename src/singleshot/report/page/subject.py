@@ -6,12 +6,18 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
+
+from singleshot.data import Images
+from singleshot.environment import describe_environment
+from singleshot.files import fingerprint
 from singleshot.predictions import Predictions, read_predictions
-from singleshot.predictions.evaluation import Evaluation, evaluate_predictions, groups_for
+from singleshot.predictions.evaluation import MOST_RESAMPLED, Evaluation, evaluate_predictions, groups_for
 from singleshot.report.page.classes import AnswerGathering, Answers
 from singleshot.report.page.fine_bins import DEFAULT_BINS
+from singleshot.report.page.gallery import EDGE, gallery
 from singleshot.report.page.passes import passes_of_file
 from singleshot.report.page.text import numbered
 from singleshot.report.tables import amount
@@ -26,7 +32,6 @@ class Measured:
     classes: int
     class_names: tuple[str, ...] | None
     about_intervals: str
-    groups: int | None  # how many were resampled; None: the examples themselves
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +39,6 @@ class Subject:
     """A classifier on a page."""
 
     name: str
-    kind: Literal["run", "file"]
     about: str
     command: str  # to have the same numbers again
     measured: Measured
@@ -43,6 +47,7 @@ class Subject:
     training: list[dict[str, Any]] | None = None
     recipe: dict[str, Any] | None = None
     environment: dict[str, Any] | None = None
+    file: dict[str, int | str] | None = None  # its size and checksum, where it is one
 
 
 def measure(predictions: Predictions, replicates: int | None) -> Measured:
@@ -59,28 +64,55 @@ def measure(predictions: Predictions, replicates: int | None) -> Measured:
     count = evaluation.result.count
     groups = groups_for(count)
     said = "no intervals"
+    if count > MOST_RESAMPLED and replicates is None:
+        said = f"no intervals above {MOST_RESAMPLED:,} examples unless asked for"
     if evaluation.intervals:
         of_what = f" of {groups:,} groups of examples" if groups else ""
         said = f"95 % intervals from {1000 if replicates is None else replicates:,} resamples{of_what}"
-    return Measured(evaluation, gathering.finish(), predictions.classes, predictions.class_names, said, groups)
+    return Measured(evaluation, gathering.finish(), predictions.classes, predictions.class_names, said)
 
 
 def subject_of_file(
-    path: Path, *, name: str | None = None, told: Mapping[str, Any] | None = None, replicates: int | None = None
+    path: Path,
+    *,
+    name: str | None = None,
+    told: Mapping[str, Any] | None = None,
+    replicates: int | None = None,
+    images: Images | None = None,
+    edge: int = EDGE,
 ) -> Subject:
-    """A file of predictions, with the passes in it; ``told`` is what `read_predictions` must be told of it."""
+    """A file of predictions, with the passes in it.
+
+    Args:
+        path: the file.
+        name: what it is called on the page; by default its path.
+        told: what `read_predictions` must be told of it.
+        replicates: bootstrap resamples, 0 for none.
+        images: what it predicts, in the order of the file; an error where their labels are others.
+        edge: largest width and height of an image on the page.
+    """
     said = {option: value for option, value in (told or {}).items() if value is not None}
     file = read_predictions(path, **said)
     measured = measure(file, replicates)
-    size = f"{amount(measured.evaluation.result.count, 'example')}, {amount(file.classes, 'class', 'classes')}"
+    examples = measured.evaluation.examples
+    assert examples is not None
+    if images is not None and not np.array_equal(measured.answers.labels, images.labels.numpy()):
+        raise ValueError(
+            f"{path} does not predict these images: its {amount(len(examples), 'label')} are not those of the "
+            f"{amount(len(images), 'image')} in their order; leave --dataset out, or name another --split"
+        )
+    right = f"{measured.evaluation.result.accuracy:.1%} right".replace("%", " %")
+    size = f"{amount(len(examples), 'example')}, {amount(file.classes, 'class', 'classes')}"
     flags = [word for option, value in said.items() for word in (f"--{option.replace('_', '-')}", str(value))]
     return Subject(
         name=str(path) if name is None else name,
-        kind="file",
-        about=f"{size}, {file.kind}; {measured.about_intervals}",
+        about=f"{size}, {file.kind}; {right}; {measured.about_intervals}",
         command=evaluate_command(path, flags, replicates),
         measured=measured,
+        gallery=gallery(measured.answers, examples, images, None, file.class_names, edge=edge),
         passes=passes_of_file(file),
+        environment=describe_environment(),
+        file=fingerprint(path),
     )
 
 

@@ -43,8 +43,17 @@ def numbered(name: str, taken: Container[str]) -> str:
 
 
 def class_label(index: int, names: tuple[str, ...] | None) -> str:
-    """The name of a class, or its number where it has none."""
-    return str(index) if names is None else shown(names[index])
+    """The name of a class, or its number where it has none; a name that is cut has its number as well.
+
+    >>> class_label(1, ("cat", "d" * 200))[-7:]
+    'dd… (1)'
+    """
+    if names is None:
+        return str(index)
+    if not names[index].strip():
+        return f"{shown(repr(names[index]))} ({index})"
+    whole, cut = shown(names[index], longest=10**9), shown(names[index])
+    return cut if cut == whole else f"{shown(names[index], LONGEST - len(str(index)) - 3)} ({index})"
 
 
 def plain_value(value: Any) -> Any:

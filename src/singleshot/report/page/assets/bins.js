@@ -1,5 +1,6 @@
 // What the page computes: pure functions of a model's fine bins {count, correct, confidence}, of which bin i holds the
-// examples with a confidence in (i / n, (i + 1) / n], and those of confidence 0 in the first.
+// examples with a confidence in (i / n, (i + 1) / n], and those of confidence 0 in the first; and of the bins of the
+// variance of its passes.
 
 /** As many equal-width bins as asked for, which must divide the number of fine ones. */
 function coarseBins(fine, bins) {
@@ -14,6 +15,27 @@ function coarseBins(fine, bins) {
       correct,
       accuracy: count ? correct / count : null, // an empty bin has no accuracy and no confidence
       confidence: count ? total(fine.confidence) / count : null,
+    };
+  });
+}
+
+const MOST_BARS = 20;
+
+/** The fine bins of the variance as at most 20 equally wide bars, from 0 to the last that holds an example. */
+function passesBars(passes) {
+  const inUse = passes.count.findLastIndex((count) => count > 0) + 1;
+  const wide = Math.ceil(inUse / MOST_BARS);
+  return Array.from({ length: Math.ceil(inUse / wide) }, (_, index) => {
+    const from = index * wide, until = Math.min(from + wide, passes.count.length);
+    const counts = passes.count.slice(from, until), count = sum(counts);
+    const mean = (values) => (count ? sum(counts.map((some, k) => some && some * values[from + k])) / count : null);
+    return {
+      lower: passes.lower[from],
+      upper: passes.upper[until - 1],
+      count,
+      accuracy: mean(passes.accuracy),
+      score: mean(passes.score),
+      coverage: passes.coverage[until - 1],
     };
   });
 }

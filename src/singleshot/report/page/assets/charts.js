@@ -2,7 +2,7 @@
 // page stays small, prints as vectors at any size, and its style sheet changes colours for the dark and for paper. The
 // few kinds of chart here need axes, bars and lines, and no more.
 
-// Colours (in page.css, by class), dashes and markers run in cycles of different lengths, as in palette.py.
+// Colours (in base.css, by class), dashes and markers run in cycles of different lengths, as in palette.py.
 const COLOURS = 7;
 const DASHES = ["", "6 3", "7 3 2 3", "2 3", "7 2 2 2 2 2"];
 const MARKERS = [

@@ -1,9 +1,15 @@
 // Calibration by class, and what is confused with what.
 
-function classesTable(model, most) {
+/** The classes whose names hold the words, whatever their case. */
+function foundClasses(model, words) {
+  return model.classes_by_gap.filter((row) => row.class.toLowerCase().includes(words));
+}
+
+function classesTable(model, rows) {
   const widest = Math.max(0.01, ...model.classes_by_gap.map((row) => Math.abs(row.gap)));
   return sortableTable({
     caption: `Calibration of the classes predicted by ${model.name}, the worst first`,
+    memory: kept("classes"),
     columns: [
       { title: "Class", text: true, value: (row) => row.class, cell: (row) => row.class },
       {
@@ -31,7 +37,7 @@ function classesTable(model, most) {
         cell: (row) => gapCell(row.gap, widest),
       },
     ],
-    rows: model.classes_by_gap.slice(0, most),
+    rows,
     rowAttributes: (row) => ({ "data-class": row.class }),
   });
 }
@@ -53,6 +59,7 @@ function gapCell(gap, widest) {
 function confusionsTable(model) {
   return sortableTable({
     caption: `Classes that ${model.name} confuses with confidence`,
+    memory: kept("confusions"),
     columns: [
       { title: "It is", text: true, value: (row) => row.label, cell: (row) => row.label },
       { title: "Predicted as", text: true, value: (row) => row.predicted, cell: (row) => row.predicted },

@@ -55,7 +55,9 @@ function curvesNumbers(report) {
     const k = model.coverage.threshold.findIndex((edge) => Math.abs(edge - threshold) < 1e-9);
     return k < 0 ? null : model.coverage.coverage[k];
   };
+  const memory = kept("curves");
   return numbersBehind("The curves as numbers", () => scrollBox("The curves as numbers", sortableTable({
+    memory,
     caption: "Area under the risk–coverage curve, and coverage at some thresholds",
     columns: [
       { title: "Model", text: true, value: (model) => model.name, cell: (model) => model.name },
@@ -71,66 +73,103 @@ function curvesNumbers(report) {
       })),
     ],
     rows: report.models,
-  })));
+  })), memory);
 }
 
-/** Accuracy, mean score and cumulative share by normalized variance; the axis ends with the last bin in use. */
+/** Accuracy, mean score and cumulative share by normalized variance; the axis ends with the last bar in use. */
 function passesFigure(report, index, width) {
-  const model = report.models[index], passes = model.passes;
-  const last = Math.max(...passes.upper.filter((_, k) => passes.count[k] > 0));
+  const model = report.models[index], { passes } = model, bars = passesBars(passes);
+  const memory = kept(`passes of ${model.name}`);
+  return element("figure", { class: "panel", "data-model": model.name },
+    element("figcaption", {}, modelName(report, index),
+      element("span", { class: "readings" }, passesText(passes))),
+    passesDrawing(model, bars, width),
+    numbersBehind("The bars as numbers", () => passesTable(model, bars, memory), memory));
+}
+
+/** "5 passes over 10,000 of 50,000 examples", or of all of them. */
+function passesText({ samples, examples, of }) {
+  const some = examples === of ? "" : `${countText(examples)} of `;
+  return `${amountText(samples, "pass", "passes")} over ${some}${amountText(of, "example")}`;
+}
+
+function passesDrawing(model, bars, width) {
   const frame = { left: 46, top: 10, width: width - 60, height: 220 };
   const svg = drawing(width, frame.top + frame.height + 38,
-    `Accuracy and mean score of ${model.name} by the normalized variance of ${passes.samples} passes.`);
-  const { across, up, bottom } = drawAxes(svg, frame, { low: 0, high: last, label: "normalized variance" }, SHARES);
-  const cumulative = [[across(0), up(0)]];
-  passes.count.forEach((count, k) => {
-    if (passes.lower[k] >= last) return;
-    const x1 = across(passes.lower[k]) + 0.6, x2 = across(passes.upper[k]) - 0.6;
-    cumulative.push([across(passes.upper[k]), up(passes.coverage[k])]);
-    if (!count) return;
-    const range = `(${tickText(passes.lower[k], 0.001)}, ${tickText(passes.upper[k], 0.001)}]`;
-    const sentence = `Variance in ${range}: ${amountText(count, "example")}, `
-      + `${percentText(passes.accuracy[k])} right, mean score ${percentText(passes.score[k])}.`;
-    svg.append(column(x1, x2, frame.top, bottom, sentence,
-      rectangle(x1, x2, bottom, up(passes.accuracy[k]), "bar"),
-      shape(
-        "path",
-        {
-          d: MARKERS[3],
-          transform: `translate(${(x1 + x2) / 2},${up(passes.score[k])}) scale(1.2)`,
-          class: "score-mark",
-        },
-      )));
-  });
+    `Accuracy and mean score of ${model.name} by the normalized variance of `
+    + `${amountText(model.passes.samples, "pass", "passes")}.`);
+  const x = { low: 0, high: bars.at(-1).upper, label: "normalized variance" };
+  const { across, up, bottom } = drawAxes(svg, frame, x, SHARES);
+  for (const bar of bars) {
+    if (!bar.count) continue; // an empty bar has neither
+    const x1 = across(bar.lower) + 0.6, x2 = across(bar.upper) - 0.6;
+    const place = `translate(${(x1 + x2) / 2},${up(bar.score)}) scale(1.2)`;
+    svg.append(column(x1, x2, frame.top, bottom, barSentence(bar),
+      rectangle(x1, x2, bottom, up(bar.accuracy), "bar"),
+      shape("path", { d: MARKERS[3], transform: place, class: "score-mark" })));
+  }
+  const cumulative = [[across(0), up(0)], ...bars.map((bar) => [across(bar.upper), up(bar.coverage)])];
   svg.append(shape("path", { d: linePath(cumulative), class: "share-line" }));
-  return element("figure", { class: "panel" },
-    element(
-      "figcaption",
-      {},
-      modelName(report, index),
-      element("span", { class: "readings" }, amountText(passes.samples, "pass", "passes")),
-    ), svg);
+  return svg;
 }
 
-/** One small chart per quantity that was recorded. */
-function trainingFigures(model, width) {
-  const rows = model.training;
-  const splits = [...new Set(rows.map((row) => row.split).filter(Boolean))].join(", ") || "held-out";
+function barSentence(bar) {
+  return `Variance in ${rangeText(bar)}: ${amountText(bar.count, "example")}, ${percentText(bar.accuracy)} right, `
+    + `mean score ${percentText(bar.score)}.`;
+}
+
+function passesTable(model, bars, memory) {
+  return scrollBox(`Passes of ${model.name}`, sortableTable({
+    caption: `Passes of ${model.name} by their normalized variance`,
+    memory,
+    columns: [
+      { title: "Variance", text: true, value: (bar) => bar.lower, cell: rangeText },
+      { title: "Examples", value: (bar) => bar.count, cell: (bar) => countText(bar.count) },
+      { title: "Accuracy", value: (bar) => bar.accuracy, cell: (bar) => fixed(bar.accuracy, 4) },
+      { title: "Mean score", value: (bar) => bar.score, cell: (bar) => fixed(bar.score, 4) },
+      {
+        title: "Share",
+        help: "Share of the examples in this bar and those before it",
+        value: (bar) => bar.coverage,
+        cell: (bar) => percentText(bar.coverage),
+      },
+    ],
+    rows: bars,
+  }), "low");
+}
+
+/** What was recorded of a training: charts with lines of which each has a value at some epoch. */
+function trainingCharts(rows) {
+  const judged = [...new Set(rows.map((row) => row.split).filter(Boolean))].join(", ") || "held-out";
+  const trained = { name: "training", index: 0 }, held = { name: judged, index: 1 };
   const charts = [
-    { title: "Loss", low: 0, lines: [{ key: "loss", name: "training", index: 0 }] },
-    {
-      title: "Accuracy",
-      low: 0,
-      lines: [{ key: "train_accuracy", name: "training", index: 0 }, { key: "accuracy", name: splits, index: 1 }],
-    },
-    { title: "ECE", low: 0, lines: [{ key: "ece", name: splits, index: 1 }] },
-    { title: "NLL", low: 0, lines: [{ key: "nll", name: splits, index: 1 }] },
+    { title: "Loss", lines: [{ key: "loss", ...trained }] },
+    { title: "Accuracy", lines: [{ key: "train_accuracy", ...trained }, { key: "accuracy", ...held }] },
+    { title: "ECE", lines: [{ key: "ece", ...held }] },
+    { title: "NLL", lines: [{ key: "nll", ...held }] },
   ];
-  const filled = charts.map((chart) => ({
-    ...chart,
-    lines: chart.lines.filter(({ key }) => rows.some((row) => isNumber(row[key]))),
-  }));
-  return filled.filter((chart) => chart.lines.length).map((chart) => trainingFigure(model, chart, width));
+  const isRecorded = ({ key }) => rows.some((row) => isNumber(row[key]));
+  return charts.map(({ title, lines }) => ({ title, lines: lines.filter(isRecorded) }))
+    .filter(({ lines }) => lines.length);
+}
+
+function trainingFigures(model, width) {
+  return trainingCharts(model.training).map((chart) => trainingFigure(model, chart, width));
+}
+
+function trainingNumbers(model) {
+  const memory = kept("training");
+  const columns = trainingCharts(model.training).flatMap(({ title, lines }) => lines.map(({ key, name }) => ({
+    title: `${title}, ${name}`,
+    value: (row) => row[key],
+    cell: (row) => metricText(row[key]),
+  })));
+  return numbersBehind("The epochs as numbers", () => scrollBox("Epochs", sortableTable({
+    caption: `Epochs of ${model.name}`,
+    memory,
+    columns: [{ title: "Epoch", value: (row) => row.epoch, cell: (row) => countText(row.epoch) }, ...columns],
+    rows: model.training,
+  }), "low"), memory);
 }
 
 function trainingFigure(model, chart, width) {

@@ -28,12 +28,33 @@ function number(value, text, attributes = {}) {
   return element("data", { value: value ?? "", ...attributes }, text);
 }
 
-/** Numbers behind a chart, one click away. */
-function numbersBehind(summary, makeTable) {
-  const details = element("details", { class: "numbers" }, element("summary", {}, summary));
+const KEPT = new Map();
+
+/** What the reader made of something that is drawn anew time and again: {order, open}. */
+function kept(name) {
+  if (!KEPT.has(name)) KEPT.set(name, {});
+  return KEPT.get(name);
+}
+
+/** Something one click away; drawn anew it is as the reader left it, and open on paper. */
+function unfolding(attributes, summary, memory, ...content) {
+  const details = element("details", { ...attributes, open: onPaper || memory.open },
+    element("summary", {}, summary), content);
   details.addEventListener("toggle", () => {
-    if (details.open && details.childElementCount === 1) details.append(makeTable());
+    if (details.isConnected && !onPaper) memory.open = details.open; // what paper unfolds is not the reader's
   });
+  return details;
+}
+
+/** Numbers behind a chart, made when they are first seen; paper has no room for them. */
+function numbersBehind(summary, makeTable, memory) {
+  if (onPaper) return [];
+  const details = unfolding({ class: "numbers" }, summary, memory);
+  const fill = () => {
+    if (details.open && details.childElementCount === 1) details.append(makeTable());
+  };
+  details.addEventListener("toggle", fill);
+  fill();
   return details;
 }
 

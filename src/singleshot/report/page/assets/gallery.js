@@ -1,12 +1,14 @@
-// Pictures of what went wrong with confidence, and of what went right without.
+// What went wrong with confidence, and what went right without; in pictures, where there are some.
 
 function galleryParts({ gallery }) {
+  const isByRow = [...gallery.mistakes, ...gallery.hits].some((shot) => shot.image === null);
   const words = (shot, truth) => [shot.predicted, `${percentText(shot.confidence)} sure`, truth];
   return [
     galleryPart(gallery.mistakes, "The most confident mistakes", "None: this model makes no mistakes here.",
       (shot) => words(shot, `is ${shot.label}`)),
     galleryPart(gallery.hits, "The least confident hits", "None: this model gets nothing right here.",
       (shot) => words(shot, "and right")),
+    isByRow ? element("p", { class: "muted rows" }, "Rows are counted from 0.") : [],
   ];
 }
 
@@ -18,10 +20,8 @@ function galleryPart(shots, title, none, words) {
 }
 
 function galleryShot(shot, [predicted, sure, truth]) {
-  // Anything but an embedded picture would be a request that leaves the page.
-  const source = shot.image.startsWith("data:image/png;base64,") ? shot.image : "data:,";
   return element("li", {}, element("figure", {},
-    element("img", { src: source, alt: `Example ${shot.index}`, title: `Example ${shot.index}`, decoding: "async" }),
+    shot.image === null ? element("span", { class: "row" }, `row ${shot.index}`) : galleryPicture(shot),
     element(
       "figcaption",
       {},
@@ -29,4 +29,10 @@ function galleryShot(shot, [predicted, sure, truth]) {
       element("span", { class: "sure" }, sure),
       element("span", { class: "muted", title: truth }, truth),
     )));
+}
+
+function galleryPicture({ image, index }) {
+  // Anything but an embedded picture would be a request that leaves the page.
+  const source = image.startsWith("data:image/png;base64,") ? image : "data:,";
+  return element("img", { src: source, alt: `Example ${index}`, title: `Example ${index}`, decoding: "async" });
 }

@@ -1,7 +1,8 @@
 // The metrics of every model, and how far two models differ.
 
-function metricsTable(report, metrics = report.metrics) {
-  const best = Object.fromEntries(metrics.map((metric) => [metric.name, bestOf(report, metric)]));
+/** A row per model; `metrics` are those there is room for. */
+function metricsTable(report, metrics) {
+  const best = Object.fromEntries(report.metrics.map((metric) => [metric.name, bestOf(report, metric)]));
   const columns = [
     {
       title: "Model",
@@ -9,7 +10,7 @@ function metricsTable(report, metrics = report.metrics) {
       value: (index) => report.models[index].name,
       cell: (index) => modelName(report, index),
     },
-    ...metrics.map((metric) => ({
+    ...report.metrics.map((metric) => ({
       title: metric.title,
       help: metric.help,
       first: metric.better === "lower" ? "ascending" : "descending",
@@ -20,6 +21,8 @@ function metricsTable(report, metrics = report.metrics) {
   return sortableTable({
     caption: "Metrics of every model, with 95 % intervals",
     columns,
+    shown: columns.filter(({ title }, index) => index === 0 || metrics.some((metric) => metric.title === title)),
+    memory: kept("metrics"),
     rows: report.models.map((_, index) => index),
     rowAttributes: (index) => ({ "data-model": report.models[index].name }),
   });
@@ -69,6 +72,7 @@ function metricsList(report) {
   const [model] = report.models;
   return sortableTable({
     caption: `Metrics of ${model.name}`,
+    memory: kept("metrics"),
     columns: [
       { title: "Metric", text: true, value: (metric) => metric.title, cell: (metric) => metric.title },
       {
@@ -90,7 +94,7 @@ function metricsList(report) {
 
 function metricMeanings(report) {
   const meaning = { higher: "Higher is better.", lower: "Lower is better." };
-  return element("details", { class: "numbers" }, element("summary", {}, "What these numbers mean"),
+  return unfolding({ class: "numbers" }, "What these numbers mean", kept("meanings"),
     element("dl", { class: "meanings" }, report.metrics.map((metric) => [
       element("dt", {}, metric.title),
       element("dd", {}, [metric.help, meaning[metric.better]].filter(Boolean).join(" ")),
@@ -143,7 +147,6 @@ function differenceCell(one, metric) {
 function judgement({ low, high }, better) {
   const unclear = !isNumber(low) || !isNumber(high) || (low <= 0 && high >= 0);
   if (unclear) return { symbol: "≈", word: "no clear difference", tone: "even" };
-  if (better === null) return { symbol: low > 0 ? "↑" : "↓", word: low > 0 ? "higher" : "lower", tone: "even" };
   const improved = (low > 0) === (better === "higher");
   return improved ? { symbol: "✓", word: "better", tone: "good" } : { symbol: "✕", word: "worse", tone: "bad" };
 }

@@ -8,16 +8,20 @@
 //   #reliability figure[data-model=NAME]        the diagrams shown; [data-model=NAME][data-value=ece|mce] <data>
 //   #log                                        checkbox, logarithmic counts
 //   [data-picker]                               selects of a model's index; one changes all
-//   #threshold-range, #threshold-number         the place of a threshold among those that can be tried, and itself
+//   #threshold-range, #threshold-number         the place of a threshold among those that can be tried, and itself;
+//                                               arrow keys go from one to the next in both
 //   #threshold-tiles [data-value=coverage|accuracy|mistakes|held-back]   <data> with data-model
 //   #threshold-all tr[data-model=NAME]          every model at that threshold
 //   #wanted                                     number, an accuracy in percent; [data-value=guarantee] message; #try-threshold
 //   #curves .legend button[data-model=NAME]     aria-pressed: shown or not; path.line in the charts
+//   #passes figure[data-model=NAME]             the bars of its passes
 //   #classes tr[data-class=NAME], #class-filter, #class-count
+//   details.numbers                             numbers behind a chart, in #reliability, #curves, #passes, #training
+//   #gallery li img, #gallery li .row           an example's picture, or its row where there is none
 //   html[data-ready]                            everything is drawn
 
 const CHARTS = ["reliability", "histogram", "threshold", "curves", "passes", "training"]; // drawn to the width there is
-const LONG = ["metrics", "classes"]; // tables that paper has no room for
+const OTHERWISE_ON_PAPER = [...CHARTS, "metrics", "classes", "recipe"]; // narrower, shorter, or unfolded
 
 function start() {
   const report = JSON.parse(find("#data").textContent);
@@ -36,7 +40,9 @@ function start() {
   wireTheme();
   drawHead(report, sections);
   wireControls(report, state, sections);
-  drawAsSeen(sections);
+  const draw = drawAsSeen(sections);
+  wirePaper(sections, draw);
+  wireWidth(sections);
 }
 
 function drawHead(report, sections) {
@@ -49,58 +55,58 @@ function drawHead(report, sections) {
   }
 }
 
-/** What is seen is drawn at once, the rest when it comes near or the browser is idle, and all before printing. */
+/** What is seen is drawn at once, the rest when it comes near or the browser is idle. Gives what draws a section. */
 function drawAsSeen(sections) {
+  const near = new IntersectionObserver(
+    (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => draw(entry.target.id)),
+    { rootMargin: "400px" },
+  );
   const draw = (id) => {
     if (!sections[id].there || sections[id].drawn) return;
     sections[id].drawn = true;
     sections[id].draw();
     near.unobserve(find(`#${id}`));
   };
-  const near = new IntersectionObserver(
-    (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => draw(entry.target.id)),
-    { rootMargin: "400px" },
-  );
   draw("verdicts");
   draw("metrics");
   Object.keys(sections).forEach((id) => near.observe(find(`#${id}`)));
+  drawWhenIdle(Object.keys(sections), draw);
+  return draw;
+}
 
+function drawWhenIdle([id, ...rest], draw) {
   const idly = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
-  const rest = Object.keys(sections);
-  const next = () => {
-    if (rest.length) {
-      draw(rest.shift());
-      idly(next, { timeout: 200 });
-    } else {
-      document.documentElement.dataset.ready = "";
-    }
-  };
-  idly(next, { timeout: 200 });
+  idly(() => {
+    draw(id);
+    if (rest.length) drawWhenIdle(rest, draw);
+    else document.documentElement.dataset.ready = "";
+  }, { timeout: 200 });
+}
 
-  const redraw = (ids) => ids.filter((id) => sections[id].drawn).forEach((id) => sections[id].draw());
+function redraw(sections, ids) {
+  ids.filter((id) => sections[id].drawn).forEach((id) => sections[id].draw());
+}
+
+/** All is drawn before printing, as paper wants it. */
+function wirePaper(sections, draw) {
   addEventListener("beforeprint", () => {
     onPaper = true;
     Object.keys(sections).forEach(draw);
-    redraw([...CHARTS, ...LONG]);
-    for (const details of document.querySelectorAll("details.recipe, details.numbers:has(dl)")) {
-      details.dataset.wasOpen = details.open;
-      details.open = true;
-    }
+    redraw(sections, OTHERWISE_ON_PAPER);
   });
   addEventListener("afterprint", () => {
     onPaper = false;
-    redraw([...CHARTS, ...LONG]);
-    for (const details of document.querySelectorAll("details[data-was-open]")) {
-      details.open = details.dataset.wasOpen === "true";
-    }
+    redraw(sections, OTHERWISE_ON_PAPER);
   });
+}
 
+function wireWidth(sections) {
   let width = innerWidth, later = 0;
   addEventListener("resize", () => {
     if (innerWidth === width || onPaper) return; // on a phone the height changes with every scroll
     width = innerWidth;
     clearTimeout(later);
-    later = setTimeout(() => redraw(CHARTS), 150);
+    later = setTimeout(() => redraw(sections, CHARTS), 150);
   });
 }
 

@@ -4,13 +4,14 @@ const DENSE = 7; // pixels of a bar, below which hatching and outlines would hid
 
 function reliabilityFigure(report, index, bins, width) {
   const model = report.models[index], merged = coarseBins(model.fine, bins), errors = calibrationErrors(merged);
+  const memory = kept(`bins of ${model.name}`);
   return element("figure", { class: "panel", "data-model": model.name },
     element("figcaption", {}, modelName(report, index),
       element("span", { class: "readings" },
         "ECE ", number(errors.ece, metricText(errors.ece), { "data-model": model.name, "data-value": "ece" }),
         " · MCE ", number(errors.mce, metricText(errors.mce), { "data-model": model.name, "data-value": "mce" }))),
     reliabilityDrawing(model, merged, errors, width),
-    numbersBehind("The bins as numbers", () => binsTable(model, merged)));
+    numbersBehind("The bins as numbers", () => binsTable(model, merged, memory), memory));
 }
 
 function reliabilityDrawing(model, bins, errors, width) {

@@ -1,45 +1,53 @@
 // Tables that sort by a click or a key on a column's head.
 
+const OPPOSITE = { ascending: "descending", descending: "ascending" };
+
 /**
  * columns: {title, help?, value(row) to sort by, cell(row) to show, text?: true, first?: "ascending" | "descending"}.
- * Numbers go from the largest first, text from A; what is missing always comes last. `kept` remembers the order for the
- * next table of the same kind, where one is made anew with every move of a slider.
+ * Numbers go from the largest first, text from A; what is missing always comes last. `memory` holds the order for the
+ * next table of the same kind, where one is made anew with every move of a slider; `shown` are the columns there is
+ * room for, and the order may be that of another.
  */
-function sortableTable({ caption, columns, rows, rowAttributes = () => ({}), kept = {} }) {
+function sortableTable({ caption, columns, shown = columns, rows, rowAttributes = () => ({}), memory = {} }) {
   const body = element("tbody");
   const lines = rows.map((row) => ({
     row,
-    line: element("tr", rowAttributes(row), columns.map((column, index) =>
+    line: element("tr", rowAttributes(row), shown.map((column, index) =>
       element(
         index ? "td" : "th",
         { class: column.text ? "text" : "number", scope: index ? null : "row" },
         column.cell(row),
       ))),
   }));
-  const heads = columns.map((column, index) => {
+  const heads = shown.map((column) => {
     const arrow = element("span", { class: "arrow", "aria-hidden": "true" });
     const button = element(
       "button",
-      { type: "button", title: column.help, click: () => sortBy(index) },
+      { type: "button", title: column.help, click: () => turn(column) },
       column.title,
       arrow,
     );
     return element("th", { scope: "col", class: column.text ? "text" : "number", "aria-sort": "none" }, button);
   });
 
-  function sortBy(index, direction = null) {
-    const column = columns[index], first = column.first ?? (column.text ? "ascending" : "descending");
-    const now = heads[index].getAttribute("aria-sort");
-    const next = direction ?? (now === "none" ? first : now === "ascending" ? "descending" : "ascending");
-    kept.order = [index, next];
-    heads.forEach((head, other) => head.setAttribute("aria-sort", other === index ? next : "none"));
-    const sign = next === "ascending" ? 1 : -1;
+  function turn(column) {
+    const first = column.first ?? (column.text ? "ascending" : "descending");
+    const now = heads[shown.indexOf(column)].getAttribute("aria-sort");
+    memory.order = { title: column.title, direction: now === "none" ? first : OPPOSITE[now] };
+    sort();
+  }
+
+  function sort() {
+    const { title, direction } = memory.order;
+    const column = columns.find((one) => one.title === title), sign = direction === "ascending" ? 1 : -1;
+    if (!column) return; // another model has no such column
+    heads.forEach((head, index) => head.setAttribute("aria-sort", shown[index] === column ? direction : "none"));
     const ordered = [...lines].sort((a, b) => compareValues(column.value(a.row), column.value(b.row), sign));
     body.append(...ordered.map(({ line }) => line));
   }
 
   body.append(...lines.map(({ line }) => line));
-  if (kept.order) sortBy(...kept.order);
+  if (memory.order) sort();
   return element("table", {},
     element("caption", { class: "unseen" }, caption), element("thead", {}, element("tr", {}, heads)), body);
 }
@@ -62,9 +70,10 @@ function modelName(report, index) {
 }
 
 /** The bins behind a diagram. */
-function binsTable(model, bins) {
+function binsTable(model, bins, memory) {
   return scrollBox(`Bins of ${model.name}`, sortableTable({
     caption: `Bins of ${model.name}`,
+    memory,
     columns: [
       { title: "Confidence", text: true, value: (bin) => bin.lower, cell: (bin) => rangeText(bin) },
       { title: "Examples", value: (bin) => bin.count, cell: (bin) => countText(bin.count) },

@@ -19,7 +19,17 @@ function fixed(value, digits) {
 function metricText(value) {
   if (value === null || value === undefined) return NOTHING;
   if (value === Infinity) return "∞";
-  return Math.abs(value) < 1000 ? fixed(value, 4) : value.toPrecision(4);
+  return Math.abs(value) < 1000 ? fixed(value, 4) : fourDigits(value);
+}
+
+/** A number of 1000 or more in size as Python's formatting by ".4g" has it: 1235, 1.235e+05, 1e+30; ties as above. */
+function fourDigits(value) {
+  const [rounded, exponent] = value.toExponential(3).split("e+");
+  const isTie = /^-?\d\.\d{3}50*e/.test(value.toExponential(100));
+  const isOdd = Number(rounded.at(-1)) % 2 === 1;
+  const digits = isTie && isOdd ? (Number(rounded) - Math.sign(value) * 0.001).toFixed(3) : rounded;
+  if (Number(exponent) < 4) return String(Number(`${digits}e${exponent}`));
+  return `${Number(digits)}e+${exponent.padStart(2, "0")}`;
 }
 
 function signedText(value) {

@@ -1,7 +1,5 @@
 // The threshold explorer: what a threshold gives, and which threshold is sure to give an accuracy.
 
-const KEPT = { threshold: {}, guarantee: {} }; // how the reader sorted the tables that are made anew
-
 /** Four readings at a threshold, each with what it is a share of. */
 function thresholdTiles(model, index) {
   const found = atThreshold(model, index);
@@ -59,7 +57,7 @@ function thresholdTable(report, place) {
   const rows = report.models.map((model, index) => ({ index, name: model.name, ...atThreshold(model, place) }));
   return sortableTable({
     caption: "Every model at this threshold",
-    kept: KEPT.threshold,
+    memory: kept("threshold"),
     columns: [
       { title: "Model", text: true, value: (row) => row.name, cell: (row) => modelName(report, row.index) },
       { title: "Coverage", value: (row) => row.coverage, cell: (row) => percentText(row.coverage) },
@@ -91,7 +89,7 @@ function guaranteeTable(report, wanted) {
   }));
   return sortableTable({
     caption: "Every model for this accuracy",
-    kept: KEPT.guarantee,
+    memory: kept("guarantee"),
     columns: [
       { title: "Model", text: true, value: (row) => row.name, cell: (row) => modelName(report, row.index) },
       {

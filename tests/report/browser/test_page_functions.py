@@ -1,0 +1,44 @@
+"""The page's pure functions against Python's own."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pytest
+
+from report.browser.chromium import Browser
+from report.browser.pages import passes, regrouped
+
+
+def computed(browser: Browser, scripts: tuple[str, ...], call: str, argument: Any) -> Any:
+    """What a function of the page's scripts gives for this argument."""
+    folder = files("singleshot.report.page") / "assets"
+    sources = "\n".join((folder / name).read_text(encoding="utf-8") for name in scripts)
+    return browser.js(f"{sources}\nreturn {call}", argument)
+
+
+def test_large_metrics_are_written_as_python_writes_them(browser: Browser) -> None:
+    powers = [
+        sign * digits * 10.0**power for sign in (1, -1) for digits in (1, 1.2345678, 9.9996) for power in range(33)
+    ]
+    ties = [1234.5, 1235.5, 9999.5, 123450, 123550, 999_950, 12_345_000]
+    values = [0.5, 999.99996, 1000, 123456, 1e30, 1e308, -1234.5, *powers, *ties]
+    shown = computed(browser, ("text.js",), "arguments[0].map(metricText)", values)
+    assert shown == [f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}" for value in values]
+    assert shown[3:5] == ["1.235e+05", "1e+30"]
+
+
+@pytest.mark.parametrize(("last", "wide", "bars"), [(1, 1, 1), (20, 1, 20), (21, 2, 11), (57, 3, 19), (200, 10, 20)])
+def test_the_bars_of_passes_cover_the_range_in_use(browser: Browser, last: int, wide: int, bars: int) -> None:
+    found = passes()
+    random = np.random.default_rng(last)
+    count = np.where(np.arange(200) < last, random.integers(0, 2, 200) * random.integers(1, 9, 200), 0)
+    count[last - 1] = 3
+    values = [np.where(count > 0, random.random(200), np.nan) for _ in range(2)]
+    found |= {"count": count.tolist(), "coverage": (count.cumsum() / count.sum()).tolist()}
+    found |= {"accuracy": values[0].tolist(), "score": values[1].tolist()}
+    sent = found | {field: [None if np.isnan(x) else x for x in found[field]] for field in ("accuracy", "score")}
+    shown = computed(browser, ("bins.js",), "passesBars(arguments[0]).map((bar) => Object.values(bar))", sent)
+    np.testing.assert_allclose(np.array(shown, float), regrouped(found, wide, bars), rtol=1e-12)

@@ -1,0 +1,104 @@
+"""What the reader sorted, unfolded or filtered stays so when the page draws anew, for paper too."""
+
+from __future__ import annotations
+
+import pytest
+
+from report.browser.chromium import Browser
+from report.browser.pages import NAMES
+
+OPEN = "return document.querySelector(arguments[0]).open"
+
+
+def names(browser: Browser, section: str) -> list[str]:
+    """The first column, table by table."""
+    return browser.column(f"#{section} tbody th")
+
+
+def test_a_legend_leaves_the_curves_numbers_unfolded_and_sorted(opened: Browser) -> None:
+    opened.unfold("#curves details")
+    opened.find("#curves th:nth-child(1) button").click()
+    before = names(opened, "curves")
+    opened.find("#curves .legend button").click()
+    assert opened.js(OPEN, "#curves details")
+    assert names(opened, "curves") == before
+    assert opened.find("#curves th:nth-child(1)").get_attribute("aria-sort") == "ascending"
+
+
+def test_the_bins_stay_unfolded_and_sorted_while_the_slider_moves(opened: Browser) -> None:
+    figure = "#reliability figure[data-model=mild]"
+    opened.unfold(f"{figure} details")
+    opened.find(f"{figure} th:nth-child(2) button").click()
+    opened.set("#bins", 0)
+    assert opened.find(f"{figure} th:nth-child(2)").get_attribute("aria-sort") == "descending"
+    assert len(opened.all("#reliability details[open]")) == 1
+    opened.find(f"{figure} summary").click()
+    opened.wait(f"return !document.querySelector('{figure} details').open")
+    opened.set("#bins", 1)
+    assert opened.all("#reliability details[open]") == []
+
+
+@pytest.mark.parametrize("section", ["passes", "training"])
+def test_numbers_stay_unfolded_when_the_width_changes(opened: Browser, section: str) -> None:
+    opened.unfold(f"#{section} details")
+    opened.js("document.querySelector(arguments[0]).dataset.old = ''", f"#{section} details")
+    opened.emulate(width=900)
+    opened.wait(f"return !('old' in document.querySelector('#{section} details').dataset)")
+    assert opened.js(OPEN, f"#{section} details")
+
+
+def test_another_model_leaves_the_classes_sorted(opened: Browser) -> None:
+    opened.find("#classes th:nth-child(1) button").click()
+    opened.find("#confusions th:nth-child(2) button").click()
+    before = names(opened, "classes")
+    opened.choose("#classes [data-picker]", "mild")
+    assert names(opened, "classes") == before
+    assert len(before) == len(NAMES)
+    assert opened.find("#classes th:nth-child(1)").get_attribute("aria-sort") == "ascending"
+    opened.choose("#classes [data-picker]", "sharp")
+    assert opened.find("#confusions th:nth-child(2)").get_attribute("aria-sort") == "ascending"
+
+
+@pytest.mark.parametrize("column", [3, 9])
+def test_paper_has_the_metrics_in_the_readers_order_in_every_table(opened: Browser, column: int) -> None:
+    head = f"#metrics th:nth-child({column})"
+    opened.find(f"{head} button").click()
+    opened.find(f"{head} button").click()
+    before, order = names(opened, "metrics"), opened.find(head).get_attribute("aria-sort")
+    opened.print()
+    assert len(opened.all("#metrics table")) == 3
+    assert names(opened, "metrics") == before * 3
+    opened.end_print()
+    assert names(opened, "metrics") == before
+    assert opened.find(head).get_attribute("aria-sort") == order
+
+
+def test_what_paper_unfolds_is_folded_again_and_what_the_reader_unfolded_is_not(opened: Browser) -> None:
+    opened.find("#recipe details:nth-of-type(2) summary").click()
+    opened.settle()
+    for meanings in (False, True):
+        opened.print()
+        assert all(one.is_displayed() for one in opened.all("#metrics dl, #recipe pre"))
+        assert len(opened.all("#recipe details[open]")) == 3
+        opened.settle()
+        opened.end_print()
+        opened.settle()
+        assert [one.get_attribute("open") for one in opened.all("#recipe details")] == [None, "true", None]
+        assert opened.js(OPEN, "#metrics details") is meanings
+        opened.js("document.querySelector('#metrics details').open = true")
+        opened.settle()
+
+
+def test_paper_says_by_what_the_classes_are_filtered(opened: Browser) -> None:
+    opened.print()
+    opened.emulate(media="print")
+    assert opened.find("#classes .only-paper").text == "Model: sharp"
+    opened.end_print()
+    opened.emulate()
+    opened.find("#class-filter").send_keys("PROUD")
+    opened.print()
+    opened.emulate(media="print")
+    assert opened.find("#classes .only-paper").text == f"Model: sharp. Filtered by “proud”: 1 of {len(NAMES)} classes"
+    assert names(opened, "classes") == [NAMES[2]]
+    opened.end_print()
+    assert len(opened.all("#classes tr[data-class]")) == len(NAMES)
