@@ -84,7 +84,7 @@ def test_where_no_threshold_is_sure_the_message_says_so(correct: list[bool]) -> 
     assert found.threshold is None
     assert (found.coverage, found.accepted) == (0, 0)
     assert np.isnan([found.accuracy, found.lower_bound]).all()
-    assert "no threshold is 95 % certain to reach an accuracy of 99 %" in found.message
+    assert "none of the thresholds tried is 95 % certain to reach an accuracy of 99 %" in found.message
     assert "takes 505 accepted examples" in found.message
 
 

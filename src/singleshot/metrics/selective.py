@@ -104,10 +104,11 @@ def excess_over_oracle(aurc: Array | float, right: Array | float, count: int) ->
 
 
 def threshold_for_accuracy(examples: Examples, accuracy: float, *, confidence: float = 0.95) -> Threshold:
-    """The lowest threshold whose accepted predictions are right at least this often, with so much confidence.
+    """A threshold whose accepted predictions are right at least this often, with so much confidence: the lowest found.
 
     In a share ``confidence`` of all samples of examples, the accuracy of all predictions (not only these) at or above
-    the threshold is at least ``accuracy``, provided one is returned, and future examples are like these.
+    the threshold is at least ``accuracy``, provided one is returned, and future examples are like these. This is for an
+    accuracy and a classifier chosen beforehand: the best of ten classifiers may miss more often than one.
 
     Why that holds: the thresholds are fixed beforehand, and given how many examples one accepts, the right ones among
     them are binomial. So where the true accuracy is too low, the Clopper–Pearson bound reaches the wanted one with
@@ -188,13 +189,13 @@ def _why_none(bounds: ThresholdBounds, accuracy: float, confidence: float, count
     # Of the starts alone: none is sure enough, or a walk had begun there. A bound in between belongs to no walk.
     best = max((THRESHOLDS.index(value) for value in STARTS), key=lambda start: float(bounds.lower[start]))
     at_best = (
-        f"the best start, {THRESHOLDS[best]:g}, accepts {bounds.accepted[best]} of {count} examples and is certain of "
-        f"{bounds.lower[best] * 100:.4g} % only"
+        f"of the {len(STARTS)} that a search may begin at, the best, {THRESHOLDS[best]:g}, accepts "
+        f"{bounds.accepted[best]:,} of {count:,} examples and is certain of {bounds.lower[best] * 100:.4g} % only"
         if bounds.lower[best] > 0
         else f"no right answer has a score of {STARTS[-1]:g} or more"
     )
     needed = int(np.ceil(np.log(_miss(confidence)) / np.log(accuracy)))
     return (
-        f"no threshold is {confidence * 100:g} % certain to reach an accuracy of {accuracy * 100:g} %: {at_best}; "
-        f"even without an error it takes {needed} accepted examples. Ask for less, or give more examples"
+        f"none of the thresholds tried is {confidence * 100:g} % certain to reach an accuracy of {accuracy * 100:g} %: "
+        f"{at_best}; even without an error it takes {needed:,} accepted examples. Ask for less, or give more examples"
     )

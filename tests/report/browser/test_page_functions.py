@@ -10,6 +10,7 @@ import pytest
 
 from report.browser.chromium import Browser
 from report.browser.pages import passes, regrouped
+from singleshot.metrics.wilson import wilson_interval
 
 
 def computed(browser: Browser, scripts: tuple[str, ...], call: str, argument: Any) -> Any:
@@ -42,3 +43,12 @@ def test_the_bars_of_passes_cover_the_range_in_use(browser: Browser, last: int, 
     sent = found | {field: [None if np.isnan(x) else x for x in found[field]] for field in ("accuracy", "score")}
     shown = computed(browser, ("bins.js",), "passesBars(arguments[0]).map((bar) => Object.values(bar))", sent)
     np.testing.assert_allclose(np.array(shown, float), regrouped(found, wide, bars), rtol=1e-12)
+
+
+def test_whiskers_are_wilsons_intervals(browser: Browser) -> None:
+    bins = [
+        {"correct": correct, "count": count} for count in (1, 2, 30, 10_000) for correct in {0, 1, count // 3, count}
+    ]
+    shown = computed(browser, ("bins.js",), "arguments[0].map(wilson).map(({low, high}) => [low, high])", bins)
+    low, high = wilson_interval([bin["correct"] for bin in bins], [bin["count"] for bin in bins])
+    np.testing.assert_allclose(np.array(shown), np.stack([low, high], 1), atol=1e-12)

@@ -51,6 +51,13 @@ function calibrationErrors(bins) {
   };
 }
 
+/** Wilson's 95 % interval of a bin's true accuracy. */
+function wilson({ correct, count }) {
+  const z = 1.959963984540054, middle = (correct + z * z / 2) / (count + z * z);
+  const half = z / (count + z * z) * Math.sqrt(correct * (1 - correct / count) + z * z / 4);
+  return { low: correct ? Math.max(0, middle - half) : 0, high: correct < count ? Math.min(1, middle + half) : 1 };
+}
+
 function sum(values) {
   let total = 0;
   for (const value of values) total += value;

@@ -102,15 +102,9 @@ function wireWanted(report, state) {
   wanted.value = state.wanted * 100;
   wanted.addEventListener("input", () => {
     const share = wanted.valueAsNumber / 100;
-    const isPossible = share > 0 && share < 1;
-    wanted.setAttribute("aria-invalid", String(!isPossible && wanted.value !== ""));
-    if (!isPossible) return;
-    state.wanted = share;
+    state.wanted = share > 0 && share < 1 ? share : null;
+    wanted.setAttribute("aria-invalid", String(state.wanted === null));
     drawGuarantee(report, state);
-  });
-  wanted.addEventListener("change", () => { // whatever else was typed, as what the answer is for
-    wanted.value = Number((state.wanted * 100).toPrecision(12));
-    wanted.setAttribute("aria-invalid", "false");
   });
 }
 

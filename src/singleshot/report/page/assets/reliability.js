@@ -35,16 +35,23 @@ function reliabilityDrawing(model, bins, errors, width) {
       rectangle(x1, x2, bottom, up(bin.accuracy), "bar"),
       rectangle(x1, x2, up(bin.accuracy), up(bin.confidence), over ? "over" : "under"),
       shape("line", { x1, x2, y1: up(bin.accuracy), y2: up(bin.accuracy), class: "bar-end" }),
+      whisker((x1 + x2) / 2, up, wilson(bin)),
       rectangle(x1, x2, below.bottom, Math.min(below.up(bin.count), below.bottom - 1), "count")));
   }
   svg.append(shape("line", { class: "diagonal", x1: across(0), y1: up(0), x2: across(1), y2: up(1) }));
   return svg;
 }
 
+/** How far chance may have moved a bar. */
+function whisker(x, up, { low, high }) {
+  return shape("line", { class: "whisker", x1: x, x2: x, y1: up(low), y2: up(high) });
+}
+
 function binSentence(bin) {
   const gap = bin.confidence - bin.accuracy, direction = gap > 0 ? "overconfident" : "underconfident";
-  return `Confidence in ${rangeText(bin)}: ${amountText(bin.count, "example")}, ${percentText(bin.accuracy)} right, `
-    + `mean confidence ${percentText(bin.confidence)}; ${direction} by ${fixed(Math.abs(gap) * 100, 1)} points.`;
+  const { low, high } = wilson(bin);
+  return `Confidence in ${rangeText(bin)}: ${amountText(bin.count, "example")}, ${percentText(bin.accuracy)} right `
+    + `(the true share is in ${fixed(low * 100, 1)} to ${fixed(high * 100, 1)} %), mean confidence ${percentText(bin.confidence)}; ${direction} by ${fixed(Math.abs(gap) * 100, 1)} points.`;
 }
 
 function histogramFigure(report, index, bins, logarithmic, width) {

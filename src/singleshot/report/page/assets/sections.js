@@ -1,6 +1,11 @@
 // What each section of the page shows.
 
-const TONES = { good: ["✓", "Good"], fair: ["≈", "Fair"], bad: ["✕", "Poor"], unclear: ["?", "Unclear"] };
+const TONES = {
+  good: ["✓", "Calibrated"],
+  fair: ["≈", "Somewhat off"],
+  bad: ["✕", "Miscalibrated"],
+  unclear: ["?", "Unclear"],
+};
 
 const MOST_ON_PAPER = 30; // classes
 
@@ -74,7 +79,6 @@ function verdictCard(report, index) {
         { class: `badge ${model.tone}` },
         element("span", { "aria-hidden": "true" }, symbol),
         ` ${word}`,
-        element("span", { class: "unseen" }, " calibration"),
       )),
     element("p", { class: "verdict" }, model.verdict),
     element("p", { class: "muted" }, model.about));
@@ -112,6 +116,12 @@ function drawThreshold(report, state) {
 function drawGuarantee(report, state) {
   const model = report.models[state.chosen];
   state.answered = model;
+  if (state.wanted === null) {
+    const hint = "An accuracy to ask for lies between 0 and 100 %, both excluded.";
+    find("#guarantee").replaceChildren(element("p", { class: "answer bad", "data-value": "guarantee" }, hint));
+    find("#guarantee-all").replaceChildren();
+    return;
+  }
   const asked = onPaperOnly(`Model: ${model.name}. Wanted accuracy: ${shortPercent(state.wanted)}`);
   const parts = guaranteeAnswer(report, model, state.wanted, (threshold) => {
     find("#threshold-range").value = report.thresholds.indexOf(threshold);
