@@ -37,6 +37,7 @@ def test_a_class_that_is_unlike_the_others_is_named() -> None:
 def test_what_all_classes_share_is_no_oddity() -> None:
     assert remark(0, dict.fromkeys(range(4), 0.2)) is None
     assert remark(0, {0: 0.3}, rows=60) is None  # too few of each
+    assert remark(0, {0: 0.0, 1: 0.12, 2: 0.12, 3: 0.12}) is None  # the odd one is the good one
 
 
 def test_chance_seldom_makes_an_odd_class() -> None:

@@ -75,10 +75,10 @@ def classes_by_gap(answers: Answers, examples: Examples, names: tuple[str, ...] 
 
 
 def odd_class(answers: Answers, examples: Examples, names: tuple[str, ...] | None) -> str | None:
-    """The predicted class whose scores are off by far more than those of the others, in a sentence; None without one.
+    """The predicted class whose scores are the furthest off where the others are not, in a sentence; None without one.
 
-    Its gap must differ from the mean gap by `LARGE` or more, and by more than chance would make any class differ in 5
-    of 100 cases.
+    Its gap must be `LARGE` and differ by as much from the mean gap, on its far side or beyond 0, and by more than
+    chance would make any class differ in 5 of 100 cases.
     """
     gaps = examples.confidence.double().numpy() - examples.correct.numpy()
     variances = examples.confidence.double().numpy() * (1 - examples.confidence.double().numpy())
@@ -88,10 +88,13 @@ def odd_class(answers: Answers, examples: Examples, names: tuple[str, ...] | Non
         return None
     gap = np.bincount(answers.predicted, gaps)[judged] / count[judged]
     by_chance = np.sqrt(np.bincount(answers.predicted, variances)[judged]) / count[judged]
-    beyond = np.abs(gap - gaps.mean()) - NormalDist().inv_cdf(1 - 0.025 / len(judged)) * by_chance
-    worst = int(np.argmax(beyond))
-    if beyond[worst] <= 0 or abs(gap[worst] - gaps.mean()) < LARGE:
+    differs = np.abs(gap - gaps.mean())
+    beyond = differs - NormalDist().inv_cdf(1 - 0.025 / len(judged)) * by_chance
+    is_worse = (np.sign(gap) != np.sign(gaps.mean())) | (np.abs(gap) > abs(gaps.mean()))
+    is_odd = (beyond > 0) & (differs >= LARGE) & (np.abs(gap) >= LARGE) & is_worse
+    if not is_odd.any():
         return None
+    worst = int(np.argmax(np.where(is_odd, beyond, -np.inf)))
     how = "overconfident" if gap[worst] > 0 else "underconfident"
     name, size = class_label(int(judged[worst]), names), amount(int(count[judged[worst]]), "time")
     return f"Not alike for every class: {how} by {points(abs(gap[worst]))} where it says “{name}” ({size})."

@@ -106,6 +106,7 @@ function passesDrawing(model, bars, width) {
     const place = `translate(${(x1 + x2) / 2},${up(bar.score)}) scale(1.2)`;
     svg.append(column(x1, x2, frame.top, bottom, barSentence(bar),
       rectangle(x1, x2, bottom, up(bar.accuracy), "bar"),
+      whisker((x1 + x2) / 2, up, wilson({ correct: Math.round(bar.accuracy * bar.count), count: bar.count })),
       shape("path", { d: MARKERS[3], transform: place, class: "score-mark" })));
   }
   const cumulative = [[across(0), up(0)], ...bars.map((bar) => [across(bar.upper), up(bar.coverage)])];
