@@ -27,7 +27,8 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())  # on disk before it takes the old one's place
         except OSError as error:
-            error.filename = str(path)  # a full disk names none, and nobody knows the temporary one
+            if error.errno is not None and error.filename in {None, str(temporary)}:
+                error.filename = str(path)  # a full disk names none, and nobody knows the temporary one
             raise
         temporary.replace(path)
 

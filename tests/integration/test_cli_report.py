@@ -133,6 +133,20 @@ def test_many_examples_are_resampled_in_groups(
         assert (compared[name]["low"], compared[name]["high"]) == (one["low"], one["high"])
 
 
+def test_what_evaluate_does_not_compare_unless_asked_the_page_does_not_either(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("predictions.evaluation", "predictions.comparing", "report.page.subject"):
+        monkeypatch.setattr(f"singleshot.{module}.MOST_RESAMPLED", 1400)
+    run(report, "test.npz", "test.npz", "--json")
+    found: Any = shown_json(capsys)
+    assert "no intervals above 1,400 examples unless asked for" in found["models"][0]["about"]
+    assert found["models"][0]["metrics"]["ece"]["low"] is None
+    assert "are not compared: one has more than 1,400 examples" in found["comparisons"][0]["why"]
+    run(report, "test.npz", "test.npz", "--json", "--replicates", "20")
+    assert len(shown_json(capsys)["comparisons"][0]["differences"]) == 4
+
+
 def test_files_of_a_known_data_set_show_its_images(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

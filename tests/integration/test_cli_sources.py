@@ -30,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    for module in ("predictions.evaluation", "cli.sources"):
+    for module in ("predictions.evaluation", "predictions.comparing"):
         monkeypatch.setattr(f"singleshot.{module}.MOST_RESAMPLED", most)
 
 
