@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         processes=True,
         n_workers=2,
         threads_per_worker=1,
-        dashboard_address=None,
+        dashboard_address=":0",
         local_directory=str(tmp_path_factory.mktemp("dask")),
     ) as started:
         yield started
@@ -104,7 +104,7 @@ class Impatient(GridWatcher):
 
 def test_a_cluster_without_workers_is_waited_for_and_it_is_said(tmp_path: Path) -> None:
     folder = str(tmp_path / "dask")
-    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None, local_directory=folder) as empty:
+    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0", local_directory=folder) as empty:
         watcher = Impatient(empty)
         (outcome,) = DaskEngine(empty.scheduler_address, tmp_path / "runs").run([SHORT], watcher)
         assert outcome.result is not None

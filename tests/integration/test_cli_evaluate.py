@@ -45,9 +45,9 @@ def test_a_file_gets_every_metric_with_its_interval_and_a_verdict(
         "Overconfidence",
     ):
         assert re.search(rf"^  {metric} +\d\.\d{{4}}   \d\.\d{{4}} – \d\.\d{{4}}$", shown, re.MULTILINE), metric
-    verdict = r"^Overconfident by \d\d points: scores of 0\.9 and above are right \d\d % of the time \(\d+ of them\)\.$"
+    verdict = r"^Overconfident by \d\d points; scores of 0\.9 and above are right \d\d % of the time \(\d+ of them\)\.$"
     assert re.search(verdict, shown, re.MULTILINE)
-    assert "The ECE rules out perfect calibration (p = 0.020)." in shown
+    assert "Perfect calibration would show so large an ECE by chance with p = 0.020." in shown
     run(evaluate, "test.npz", "--replicates", "0")
     assert "interval" not in capsys.readouterr().out
 

@@ -25,7 +25,7 @@ def judged(folder: Path, sharper: float, rows: int, replicates: int | None = 100
 def test_overconfident(tmp_path: Path) -> None:
     sentence, tone = judged(tmp_path, 3, 4000)
     assert sentence.startswith("Overconfident by 2")
-    assert " points: scores of 0.9 and above are right " in sentence
+    assert " points; scores of 0.9 and above are right " in sentence
     assert sentence.endswith(" of them).")
     assert tone == "bad"
 
@@ -39,7 +39,7 @@ def test_underconfident(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "start", "expected"),
     [
-        (8000, "No miscalibration shows in 8,000 examples: scores of 0.9 and above are right 9", "good"),
+        (8000, "No miscalibration shows in 8,000 examples; scores of 0.9 and above are right 9", "good"),
         (60, "No miscalibration shows in 60 examples, but so few could hide an error of ", "unclear"),
         (20, "Too few to judge: 20 examples", "unclear"),
     ],
@@ -67,8 +67,8 @@ def of_two(folder: Path, confidence: Any, right: Any) -> tuple[str, Tone]:
     ("confidence", "count", "start", "expected"),
     [
         (0.93, 40, "No miscalibration shows in 40 examples, but so few", "unclear"),  # 0.93^40 = 0.055: it may happen
-        (0.93, 400, "Underconfident by 7 ± 3 points: ", "bad"),
-        (1 - 1e-9, 400, "No miscalibration shows in 400 examples: ", "good"),
+        (0.93, 400, "Underconfident by 7 ± 3 points; ", "bad"),
+        (1 - 1e-9, 400, "No miscalibration shows in 400 examples; ", "good"),
         # Wilson: of 50 right answers in 50, the true accuracy may be 0.929
         (0.999, 50, "No miscalibration shows in 50 examples, but so few could hide an error of 7 points", "unclear"),
     ],
@@ -84,7 +84,7 @@ def test_what_the_mean_shows_and_the_bins_do_not_is_bad_as_well(tmp_path: Path) 
     right = np.ones(60)
     right[np.linspace(0, 59, 21).astype(int)] = 0
     sentence, tone = of_two(tmp_path, np.linspace(0.62, 0.98, 60), right)
-    assert sentence.startswith("Overconfident by 15 ± 14 points: ")
+    assert sentence.startswith("Overconfident by 15 ± 14 points; ")
     assert tone == "fair"  # it may be hardly more than nothing
 
 
@@ -92,7 +92,7 @@ def test_what_decides_the_tone_is_named(tmp_path: Path) -> None:
     # gaps of 0.085 and −0.035: 0.025 on average, 0.06 score by score
     right = np.r_[np.arange(2000) < 1810, np.arange(2000) < 1270]
     sentence, tone = of_two(tmp_path, np.repeat([0.99, 0.6], 2000), right)
-    assert sentence.startswith("Overconfident by 2 ± 1 points on average, and off by 6 points score by score: ")
+    assert sentence.startswith("Overconfident by 2 ± 1 points on average, and off by 6 points score by score; ")
     assert tone == "bad"
 
 
@@ -118,7 +118,7 @@ def test_what_is_off_on_average_is_not_called_right_on_average(tmp_path: Path) -
     # gaps of 0.33 and −0.22: 0.055 on average, 0.275 score by score
     right = np.r_[np.arange(500) < 330, np.arange(500) < 410]
     sentence, tone = of_two(tmp_path, np.repeat([0.99, 0.6], 500), right)
-    assert sentence.startswith("Overconfident by 6 ± 4 points on average, and off by 28 points score by score: ")
+    assert sentence.startswith("Overconfident by 6 ± 4 points on average, and off by 28 points score by score; ")
     assert tone == "bad"
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from singleshot.predictions.names import ARRAY_KINDS, ARRAY_LABELS, HOW_TO_SAY, find_array, find_labels
 from singleshot.predictions.npy_stream import (
+    LONGEST_TEXT,
     ArrayHeader,
     check_labels_header,
     check_lengths,
@@ -49,7 +50,8 @@ def open_npz(path: Path, asked: Asked) -> Source:
         with _opened(archive, path, labels) as (_, labels_header):
             check_labels_header(labels_header)
         check_lengths(scores_header.what, labels_header.what, scores_header.shape[0], labels_header.shape[0])
-        names = _texts(archive, path, CLASS_NAMES) if CLASS_NAMES in there else None
+        classes = scores_header.shape[1]
+        names = _texts(archive, path, CLASS_NAMES, classes) if CLASS_NAMES in there else None
         said = _texts(archive, path, LABELS_ARE) if LABELS_ARE in there else ()
         labels_are = next((meaning for meaning in MEANINGS if said == (meaning,)), None)
         passes = _passes(archive, path, there, (scores, labels), scores_header.shape)
@@ -59,8 +61,7 @@ def open_npz(path: Path, asked: Asked) -> Source:
             with _opened(again, path, scores) as one, _opened(again, path, labels) as other:
                 yield from _pairs(one, other, rows)
 
-    count, classes = scores_header.shape
-    return Source(kind, classes, count, names, read, labels_are, passes)
+    return Source(kind, classes, scores_header.shape[0], names, read, labels_are, passes)
 
 
 def open_npy(path: Path, asked: Asked) -> Source:
@@ -151,10 +152,18 @@ def _file(path: Path) -> Iterator[tuple[IO[bytes], ArrayHeader]]:
         yield file, read_header(file, path.stat().st_size, str(path))
 
 
-def _texts(archive: zipfile.ZipFile, path: Path, name: str) -> tuple[str, ...]:
+def _texts(archive: zipfile.ZipFile, path: Path, name: str, count: int | None = None) -> tuple[str, ...]:
+    """Texts, so many where that is known; what the header says is checked before anything is unpacked."""
     with _opened(archive, path, name) as (file, header):
         if len(header.shape) != 1 or header.dtype.kind not in "USiu":
             raise ValueError(f"{header.what} must be a list of names, got {header.dtype} of shape {header.shape}")
+        if count is not None and header.shape[0] != count:
+            named = name.replace("_", " ")
+            raise ValueError(f"{path} has {header.shape[0]} {named} for scores of {count} classes")
+        if header.dtype.itemsize > LONGEST_TEXT:
+            raise ValueError(
+                f"{header.what} has names of {header.dtype.itemsize:,} bytes each; {LONGEST_TEXT:,} at most"
+            )
         if header.shape[0] * header.row_bytes > MOST_NAME_BYTES:
             raise ValueError(f"{header.what} is too large: {header.shape[0] * header.row_bytes:,} bytes of names")
         names: NDArray[Any] = np.concatenate([np.empty(0, header.dtype), *read_blocks(file, header, 2**16)])

@@ -24,9 +24,9 @@ DEVIATIONS = 2.24
 def verdict(evaluation: Evaluation) -> tuple[str, Tone]:
     """The verdict, and how good it is; the evaluation must have its examples.
 
-    What chance could have made is held neither against a classifier nor for it: of calibrated ones, 7 in 100 or fewer
-    are found to be off at all, by the test of the mean (25 in 1,000) or by the interval of the ECE (50 in 1,000), and
-    none is called bad for what may still be small.
+    What chance could have made is held neither against a classifier nor for it: of calibrated ones, about 75 in 1,000
+    at most are found to be off at all, by the test of the mean (25) or by the interval of the ECE (50), and none is
+    called bad for what may still be small.
     """
     examples = evaluation.examples
     assert examples is not None
@@ -37,7 +37,7 @@ def verdict(evaluation: Evaluation) -> tuple[str, Tone]:
     is_one_sided = abs(gap) > reach
     if not is_one_sided and error == 0:
         return _unsuspicious(evaluation, abs(gap) + reach)
-    surely = max(abs(gap) - reach, evaluation.intervals["ece"].low if evaluation.intervals else error)
+    surely = max(abs(gap) - reach, evaluation.intervals["ece"].low if evaluation.intervals else 0.0)
     by_mean = _tone(abs(gap) if is_one_sided else 0.0, surely)
     by_error = _tone(error, surely)
     tone = max(by_mean, by_error, key=("good", "fair", "bad").index)
@@ -84,7 +84,8 @@ def error_beyond_chance(evaluation: Evaluation) -> float:
         is_chance = evaluation.intervals["ece"].low == 0
     else:
         assert evaluation.examples is not None
-        is_chance = consistency_test(evaluation.examples, replicates=100).p_value > 0.05
+        bins = len(evaluation.result.bins.count)
+        is_chance = consistency_test(evaluation.examples, replicates=100, bins=bins).p_value > 0.05
     return 0.0 if is_chance else evaluation.from_examples["debiased_ece"]
 
 
@@ -93,7 +94,7 @@ def high_scores(examples: Examples) -> str:
     enough = max(FEWEST_RESAMPLED, len(examples) // 100)
     for score, count, right in zip(HIGH_SCORES, *accepted_at(examples, HIGH_SCORES), strict=True):
         if count >= enough:
-            return f": scores of {score:g} and above are right {percent(right, count)} of the time ({count:,} of them)"
+            return f"; scores of {score:g} and above are right {percent(right, count)} of the time ({count:,} of them)"
     return ""
 
 
@@ -104,9 +105,12 @@ def points(share: float, reach: float = 0.0) -> str:
     ('8 points', '1 point', '0.4 points', 'less than 0.1 points')
     >>> points(0.14, 0.11), points(0.14, 0.02)
     ('14 ± 11 points', '14 points')
+    >>> points(0.0104, 0.004)
+    '1.0 ± 0.4 points'
     """
     if reach > share / 4 and share >= 0.0095:
-        return f"{share * 100:.0f} ± {reach * 100:.0f} points"
+        digits = 0 if reach >= 0.0095 else 1
+        return f"{share * 100:.{digits}f} ± {reach * 100:.{digits}f} points"
     if share < 0.001:
         return "less than 0.1 points"
     value = f"{share * 100:.0f}" if share >= 0.0095 else f"{share * 100:.1g}"

@@ -9,6 +9,7 @@ import torch
 from report.browser.chromium import Browser
 from report.browser.pages import MODELS, SECTIONS, examples, passes, regrouped
 from singleshot.metrics import Calibration
+from singleshot.metrics.wilson import wilson_interval
 
 
 def test_every_section_is_there_and_drawn(opened: Browser) -> None:
@@ -70,13 +71,18 @@ def test_passes_have_at_most_twenty_bars_and_say_how_many_examples_they_saw(open
     assert opened.find("#passes .readings").text == f"5 passes over {found['examples']:,} of 50,000 examples"
     assert len(opened.all("#passes .column")) == sum(bar[2] > 0 for bar in bars)
     opened.unfold("#passes details")
-    shown = [opened.column(f"#passes tr > :nth-child({column}):not([scope=col])") for column in range(1, 6)]
+    shown = [opened.column(f"#passes tr > :nth-child({column}):not([scope=col])") for column in range(1, 7)]
     lower, upper, count, accuracy, score, coverage = zip(*bars, strict=True)
     edges = [f"({low:.4g}, {high:.4g}]" for low, high in zip(lower, upper, strict=True)]
     ratios = [["–" if np.isnan(value) else f"{value:.4f}" for value in values] for values in (accuracy, score)]
-    assert shown[:4] == [edges, [str(value) for value in count], *ratios]
-    assert shown[4][-1] == "100.0 %"
-    assert float(shown[4][3].removesuffix(" %")) == pytest.approx(100 * coverage[3], abs=0.05)
+    right = [0 if np.isnan(share) else round(share * some) for share, some in zip(accuracy, count, strict=True)]
+    intervals = [
+        "–" if np.isnan(low) else f"{low:.4f} – {high:.4f}"
+        for low, high in zip(*wilson_interval(right, count), strict=True)
+    ]
+    assert shown[:5] == [edges, [str(value) for value in count], ratios[0], intervals, ratios[1]]
+    assert shown[5][-1] == "100.0 %"
+    assert float(shown[5][3].removesuffix(" %")) == pytest.approx(100 * coverage[3], abs=0.05)
 
 
 def test_the_training_is_told_in_numbers(opened: Browser) -> None:

@@ -46,9 +46,8 @@ def test_the_bars_of_passes_cover_the_range_in_use(browser: Browser, last: int, 
 
 
 def test_whiskers_are_wilsons_intervals(browser: Browser) -> None:
-    bins = [
-        {"correct": correct, "count": count} for count in (1, 2, 30, 10_000) for correct in {0, 1, count // 3, count}
-    ]
+    pairs = [(correct, count) for count in (1, 2, 30, 10_000) for correct in {0, 1, count // 3, count}]
+    bins = [{"accuracy": correct / count, "count": count} for correct, count in pairs]
     shown = computed(browser, ("bins.js",), "arguments[0].map(wilson).map(({low, high}) => [low, high])", bins)
-    low, high = wilson_interval([bin["correct"] for bin in bins], [bin["count"] for bin in bins])
+    low, high = wilson_interval([correct for correct, _ in pairs], [count for _, count in pairs])
     np.testing.assert_allclose(np.array(shown), np.stack([low, high], 1), atol=1e-12)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from singleshot.metrics import Examples
-from singleshot.report.page.classes import AnswerGathering, odd_class
+from singleshot.report.page.classes import AnswerGathering, Answers, odd_class
 from singleshot.report.page.text import class_label
 
 NAMES = ("cat", "dog", "owl", "ant")
@@ -45,6 +47,20 @@ def test_chance_seldom_makes_an_odd_class() -> None:
         sum(remark(seed, {}, rows=800) is not None for seed in range(100))
         <= 100 * 0.05 + 3 * (100 * 0.05 * 0.95) ** 0.5
     )
+
+
+def test_overconfidence_that_all_classes_share_seldom_makes_an_odd_one() -> None:
+    random = np.random.default_rng(0)
+    named = 0
+    for _ in range(40):
+        predicted, right = np.repeat(np.arange(100), 100), random.random(10_000) < 0.75
+        labels = np.where(right, predicted, (predicted + 1) % 100)
+        confidence = torch.full((10_000,), 0.95, dtype=torch.float64)
+        examples = replace(
+            Examples.of(probs=np.eye(100)[predicted], labels=labels), confidence=confidence, correct=torch.tensor(right)
+        )
+        named += odd_class(Answers(predicted.astype(np.uint8), labels.astype(np.uint8)), examples, None) is not None
+    assert named <= 40 * 0.05 + 3 * (40 * 0.05 * 0.95) ** 0.5
 
 
 def test_names_that_are_cut_or_blank_are_told_apart() -> None:

@@ -75,13 +75,15 @@ def classes_by_gap(answers: Answers, examples: Examples, names: tuple[str, ...] 
 
 
 def odd_class(answers: Answers, examples: Examples, names: tuple[str, ...] | None) -> str | None:
-    """The predicted class whose scores are the furthest off where the others are not, in a sentence; None without one.
+    """The predicted class whose scores are worse than those of all in a way chance explains least; None without one.
 
     Its gap must be `LARGE` and differ by as much from the mean gap, on its far side or beyond 0, and by more than
-    chance would make any class differ in 5 of 100 cases.
+    chance would make any class differ in 5 of 100 cases where all have the mean gap.
     """
-    gaps = examples.confidence.double().numpy() - examples.correct.numpy()
-    variances = examples.confidence.double().numpy() * (1 - examples.confidence.double().numpy())
+    confidence = examples.confidence.double().numpy()
+    gaps = confidence - examples.correct.numpy()
+    likely = np.clip(confidence - gaps.mean(), 0, 1)  # to be right, if all scores are off by the same
+    variances = np.maximum(confidence * (1 - confidence), likely * (1 - likely))
     count = np.bincount(answers.predicted)
     judged = np.flatnonzero(count >= FEWEST_RESAMPLED)
     if len(judged) < 2:

@@ -51,8 +51,9 @@ function calibrationErrors(bins) {
   };
 }
 
-/** Wilson's 95 % interval of a bin's true accuracy. */
-function wilson({ correct, count }) {
+/** Wilson's 95 % interval of the true accuracy in a bin. */
+function wilson({ accuracy, count }) {
+  const correct = Math.round(accuracy * count);
   const z = 1.959963984540054, middle = (correct + z * z / 2) / (count + z * z);
   const half = z / (count + z * z) * Math.sqrt(correct * (1 - correct / count) + z * z / 4);
   return { low: correct ? Math.max(0, middle - half) : 0, high: correct < count ? Math.min(1, middle + half) : 1 };

@@ -106,7 +106,7 @@ function passesDrawing(model, bars, width) {
     const place = `translate(${(x1 + x2) / 2},${up(bar.score)}) scale(1.2)`;
     svg.append(column(x1, x2, frame.top, bottom, barSentence(bar),
       rectangle(x1, x2, bottom, up(bar.accuracy), "bar"),
-      whisker((x1 + x2) / 2, up, wilson({ correct: Math.round(bar.accuracy * bar.count), count: bar.count })),
+      whisker((x1 + x2) / 2, up, wilson(bar)),
       shape("path", { d: MARKERS[3], transform: place, class: "score-mark" })));
   }
   const cumulative = [[across(0), up(0)], ...bars.map((bar) => [across(bar.upper), up(bar.coverage)])];
@@ -115,8 +115,8 @@ function passesDrawing(model, bars, width) {
 }
 
 function barSentence(bar) {
-  return `Variance in ${rangeText(bar)}: ${amountText(bar.count, "example")}, ${percentText(bar.accuracy)} right, `
-    + `mean score ${percentText(bar.score)}.`;
+  return `Variance in ${rangeText(bar)}: ${amountText(bar.count, "example")}, ${percentText(bar.accuracy)} right `
+    + `(95 % interval ${wilsonText(bar)}), mean score ${percentText(bar.score)}.`;
 }
 
 function passesTable(model, bars, memory) {
@@ -127,6 +127,7 @@ function passesTable(model, bars, memory) {
       { title: "Variance", text: true, value: (bar) => bar.lower, cell: rangeText },
       { title: "Examples", value: (bar) => bar.count, cell: (bar) => countText(bar.count) },
       { title: "Accuracy", value: (bar) => bar.accuracy, cell: (bar) => fixed(bar.accuracy, 4) },
+      { title: "95 % interval", value: (bar) => bar.accuracy, cell: wilsonText },
       { title: "Mean score", value: (bar) => bar.score, cell: (bar) => fixed(bar.score, 4) },
       {
         title: "Share",

@@ -48,10 +48,10 @@ function whisker(x, up, { low, high }) {
 }
 
 function binSentence(bin) {
-  const gap = bin.confidence - bin.accuracy, direction = gap > 0 ? "overconfident" : "underconfident";
-  const { low, high } = wilson(bin);
+  const gap = bin.confidence - bin.accuracy, off = `by ${fixed(Math.abs(gap) * 100, 1)} points`;
+  const direction = gap === 0 ? "no gap" : `${gap > 0 ? "overconfident" : "underconfident"} ${off}`;
   return `Confidence in ${rangeText(bin)}: ${amountText(bin.count, "example")}, ${percentText(bin.accuracy)} right `
-    + `(the true share is in ${fixed(low * 100, 1)} to ${fixed(high * 100, 1)} %), mean confidence ${percentText(bin.confidence)}; ${direction} by ${fixed(Math.abs(gap) * 100, 1)} points.`;
+    + `(95 % interval ${wilsonText(bin)}), mean confidence ${percentText(bin.confidence)}; ${direction}.`;
 }
 
 function histogramFigure(report, index, bins, logarithmic, width) {

@@ -80,9 +80,16 @@ function binsTable(model, bins, memory) {
       { title: "Right", value: (bin) => bin.correct, cell: (bin) => countText(bin.correct) },
       { title: "Mean confidence", value: (bin) => bin.confidence, cell: (bin) => fixed(bin.confidence, 4) },
       { title: "Accuracy", value: (bin) => bin.accuracy, cell: (bin) => fixed(bin.accuracy, 4) },
+      { title: "95 % interval", value: (bin) => bin.accuracy, cell: wilsonText },
     ],
     rows: bins,
   }), "low");
+}
+
+function wilsonText(bin) {
+  if (!bin.count) return NOTHING;
+  const { low, high } = wilson(bin);
+  return `${fixed(low, 4)} – ${fixed(high, 4)}`;
 }
 
 function rangeText(bin) {
