@@ -53,14 +53,13 @@ def subject_of_run(
     part, positions = judged_images(run, split, data_root)
     examples, names = measured.evaluation.examples, run.facts.class_names
     assert examples is not None
-    right = f"{result.accuracy:.1%} right".replace("%", " %")
     size = amount(result.count, f"{split} image")
     options = {"split": (split, "test"), "weights": (weights, "last"), "data-root": (data_root, None)}
     changed = {option: value for option, (value, default) in options.items() if value != default}
     flags = [word for option, value in changed.items() for word in (f"--{option}", str(value))]
     return Subject(
         name=str(folder) if name is None else name,
-        about=f"{size}, one forward pass each, after step {step:,}; {right}; {measured.about_intervals}",
+        about=f"{size}, one forward pass each, after step {step:,}; {measured.about()}",
         command=evaluate_command(folder, flags, replicates),
         measured=measured,
         gallery=gallery(measured.answers, examples, part, positions, names, edge=edge),

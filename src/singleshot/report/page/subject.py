@@ -33,6 +33,10 @@ class Measured:
     class_names: tuple[str, ...] | None
     about_intervals: str
 
+    def about(self) -> str:
+        """How many answers are right, and where intervals come from."""
+        return f"{100 * self.evaluation.result.accuracy:.1f} % right; {self.about_intervals}"
+
 
 @dataclass(frozen=True, eq=False)
 class Subject:
@@ -101,12 +105,11 @@ def subject_of_file(
             f"{path} does not predict these images: its {amount(len(examples), 'label')} are not those of the "
             f"{amount(len(images), 'image')} in their order; leave --dataset out, or name another --split"
         )
-    right = f"{measured.evaluation.result.accuracy:.1%} right".replace("%", " %")
     size = f"{amount(len(examples), 'example')}, {amount(file.classes, 'class', 'classes')}"
     flags = [word for option, value in said.items() for word in (f"--{option.replace('_', '-')}", str(value))]
     return Subject(
         name=str(path) if name is None else name,
-        about=f"{size}, {file.kind}; {right}; {measured.about_intervals}",
+        about=f"{size}, {file.kind}; {measured.about()}",
         command=evaluate_command(path, flags, replicates),
         measured=measured,
         gallery=gallery(measured.answers, examples, images, None, file.class_names, edge=edge),
