@@ -156,8 +156,9 @@ def _images(dataset: str, split: str, data_root: Path | None) -> Images:
 
 def _command(sources: tuple[Path, ...], output: Path, options: dict[str, Any]) -> str:
     """What to type to have the page again."""
+    from singleshot.report.page.subject import as_argument
+
     usual = {"split": "test", "weights": "last"}
     changed = {name: value for name, value in options.items() if value not in {None, usual.get(name)}}
     flags = [word for name, value in changed.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    files = [f"./{source}" if str(source).startswith("-") else str(source) for source in sources]
-    return shlex.join(["singleshot", "report", *files, "-o", str(output), *flags])
+    return shlex.join(["singleshot", "report", *map(as_argument, sources), "-o", str(output), *flags])

@@ -122,8 +122,16 @@ def subject_of_file(
 def evaluate_command(path: Path, flags: Sequence[str], replicates: int | None) -> str:
     """What to type to have the numbers of a page in a terminal."""
     asked = [] if replicates is None else ["--replicates", str(replicates)]
-    named = f"./{path}" if str(path).startswith("-") else str(path)  # or it would be taken for a flag
-    return shlex.join(["singleshot", "evaluate", named, *flags, *asked])
+    return shlex.join(["singleshot", "evaluate", as_argument(path), *flags, *asked])
+
+
+def as_argument(path: Path) -> str:
+    """A path as it may stand in a command.
+
+    >>> as_argument(Path("a.npz")), as_argument(Path("-a.npz"))
+    ('a.npz', './-a.npz')
+    """
+    return f"./{path}" if str(path).startswith("-") else str(path)  # or it would be taken for a flag
 
 
 def unique_names(paths: Sequence[Path]) -> list[str]:
