@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -141,26 +142,31 @@ def _alpha(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _alpha_cifar(rows: list[dict[str, Any]]) -> str:
-    """ECE and NLL of each reading with each network on validation images, mean over seeds, by the mean NLL."""
-    models, methods = (list(dict.fromkeys(row[name] for row in rows)) for name in ("model", "method"))
-    cells: dict[str, list[str]] = {}
-    mean_nll = {}
-    for method in methods:
-        by_model = [[row for row in rows if (row["model"], row["method"]) == (model, method)] for model in models]
-        if not all(by_model):
-            continue
-        means = [[fmean(row[name] for row in found) for name in ("ece", "nll")] for found in by_model]
-        mean_nll[method] = fmean(nll for _, nll in means)
-        cells[method] = [
-            f"{ece:.3f} / {nll:.3f} ({len(found)})" for (ece, nll), found in zip(means, by_model, strict=True)
-        ]
-    lines = [f"| | {' | '.join(models)} |", f"| --- |{' ---: |' * len(models)}"]
+def _judged(rows: list[dict[str, Any]], *, column: str) -> str:
+    """ECE and NLL of each method on validation images, mean over seeds, by the mean NLL where all were judged."""
+    columns, methods = (list(dict.fromkeys(row[name] for row in rows)) for name in (column, "method"))
+    found = {
+        (method, name): [row for row in rows if (row["method"], row[column]) == (method, name)]
+        for method in methods
+        for name in columns
+    }
+    shared = [name for name in columns if all(found[method, name] for method in methods)]
+    mean_nll = {
+        method: fmean(fmean(row["nll"] for row in found[method, name]) for name in shared) for method in methods
+    }
+    lines = [f"| | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
     lines += [
-        f"| {METHODS[method].title} | {' | '.join(cells[method])} |"
-        for method in sorted(cells, key=mean_nll.__getitem__)
+        f"| {METHODS[method].title} | {' | '.join(_ece_and_nll(found[method, name]) for name in columns)} |"
+        for method in sorted(methods, key=mean_nll.__getitem__)
     ]
     return "\n".join(lines)
+
+
+def _ece_and_nll(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return NOTHING
+    ece, nll = (fmean(row[name] for row in rows) for name in ("ece", "nll"))
+    return f"{ece:.3f} / {nll:.3f} ({len(rows)})"
 
 
 def _seen(rows: list[dict[str, Any]]) -> str:
@@ -245,7 +251,8 @@ def _base(dataset: str, model: str) -> Recipe:
 
 SEARCHES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], str]]] = {
     "": ("alpha_search.json", _alpha),
-    "cifar100": ("alpha_cifar.json", _alpha_cifar),
+    "cifar100": ("alpha_cifar.json", partial(_judged, column="model")),
+    "regimes": ("alpha_regimes.json", partial(_judged, column="regime")),
     "seen": ("passes_seen.json", _seen),
 }
 """What was found about the readings of α: by the word of its mark, its file and what makes a table of it."""

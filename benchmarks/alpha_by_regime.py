@@ -1,0 +1,108 @@
+"""Which reading of α for which noise? Survival in a ResNet, and a network that is not overconfident at all.
+
+    python benchmarks/alpha_by_regime.py OUTPUT [REGIME...]            runs are kept, and continued, in OUTPUT
+
+alpha_search.py varies dropout in a small CNN; here stochastic depth is varied in a narrow ResNet-18 on digits, and
+CIFAR-100 is learned by the small scale's VGG-16 with the paper's dropout of 0.5 in place of 0.2. That one does not
+learn its images by heart: nothing needs mending, and all a loss can do is harm. Training images that a run has not seen
+judge it; no test image is read. Each row is kept in results/alpha_regimes.json as it comes; what is there is not run
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from singleshot.experiments.methods import METHODS, READINGS
+from singleshot.experiments.scales import base_recipe
+from singleshot.files import write_text
+from singleshot.training.metrics_log import read_records
+from singleshot.training.recipe import Recipe
+from singleshot.training.run import METRICS
+from singleshot.training.runner import train
+
+ROWS = Path(__file__).resolve().parent.parent / "results" / "alpha_regimes.json"
+ALL = ("baseline", "passes", "vwci", *(f"vwci_{reading}" for reading in READINGS))
+SHOWN = ("accuracy", "ece", "nll", "overconfidence", "underconfidence")
+DIGITS = 898
+
+
+@dataclass(frozen=True)
+class Regime:
+    """One network, its noise and its images, and which methods are run on it from which seeds."""
+
+    title: str
+    recipe: Recipe
+    seeds: range
+    methods: tuple[str, ...] = ALL
+
+
+def _digits(images: int, survival: float) -> Regime:
+    recipe = replace(
+        base_recipe("small", dataset="digits", model="resnet18"),
+        noise=1 - survival,
+        train_images=None,
+        validation=1 - images / DIGITS,
+    )
+    return Regime(f"resnet18 on digits, {images} images, survival {survival:g}", recipe, range(2000, 2003))
+
+
+_HEALTHY = replace(
+    base_recipe("small", dataset="cifar100", model="vgg16"), noise=0.5, train_images=10_000, validation=0.5
+)
+REGIMES = {
+    **{f"digits-{images}-{survival:g}": _digits(images, survival) for images in (100, 300) for survival in (0.8, 0.5)},
+    "healthy": Regime(
+        "vgg16 on cifar100, 5,000 images, dropout 0.5",
+        _HEALTHY,
+        range(1),
+        ("baseline", "vwci", "vwci_total_variation", "vwci_epistemic"),
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("regimes", nargs="*", default=list(REGIMES), metavar="REGIME", help=f"of {', '.join(REGIMES)}")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for name in arguments.regimes:
+        regime = REGIMES[name]
+        for method in regime.methods:
+            for seed in regime.seeds:
+                row: dict[str, object] = {"regime": regime.title, "method": method, "seed": seed}
+                if not any(row.items() <= known.items() for known in _rows()):
+                    recipe = replace(regime.recipe, seed=seed, **METHODS[method].changes)
+                    _keep(row | _metrics(recipe, arguments.output / f"{name}-{method}-{seed}"))
+
+
+def _metrics(recipe: Recipe, folder: Path) -> dict[str, object]:
+    run = train(recipe, folder)
+    last = read_records(run.folder / METRICS)[-1]
+    found: dict[str, object] = {"trained_accuracy": last["train_accuracy"]}
+    return found | {name: last["validation"][name] for name in SHOWN}
+
+
+def _keep(row: dict[str, object]) -> None:
+    print(json.dumps(row), flush=True)
+    titles = [regime.title for regime in REGIMES.values()]
+    rows = sorted(
+        [*_rows(), row],
+        key=lambda one: (titles.index(str(one["regime"])), ALL.index(str(one["method"])), one["seed"]),
+    )
+    write_text(ROWS, "[\n" + ",\n".join(json.dumps(one) for one in rows) + "\n]\n")
+
+
+def _rows() -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = json.loads(ROWS.read_text(encoding="utf-8")) if ROWS.exists() else []
+    return rows
+
+
+if __name__ == "__main__":
+    main()
