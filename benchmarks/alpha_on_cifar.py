@@ -4,7 +4,8 @@
 
 The small scale trains on 5,000 of the 50,000 training images, so that 5,000 of the others can be validation images: no
 test image is read, and what they say may decide a default. Nothing is trained. Each row is kept in
-results/alpha_cifar.json as it comes; the same command adds what is new.
+results/alpha_cifar.json as it comes, with the name of its run, whose recipe and revision results/runs has; the same
+command adds what is new.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from singleshot.training.evaluation import BATCH, quiet
 from singleshot.training.run import Run
 
 OUTPUT = Path(__file__).resolve().parent.parent / "results" / "alpha_cifar.json"
-IMAGES = 5000
+DATASET, IMAGES = "cifar100", 5000
 JUDGED = ("baseline", "passes", "vwci", *(f"vwci_{reading}" for reading in READINGS))
 
 
 def validation_metrics(run: Run, dataset: Dataset) -> dict[str, float]:
     """One pass over images of the training set that the run was not trained on, the same for every run."""
     labels = dataset.train.labels
-    trained, held_out = split_training(labels, validation=0, train_images=run.recipe.train_images)
-    assert not len(held_out)
+    assert run.recipe.validation == 0
+    trained, _ = split_training(labels, validation=0, train_images=run.recipe.train_images)
     unseen = torch.ones(len(labels), dtype=torch.bool)
     unseen[trained] = False
     rest = unseen.nonzero().squeeze(1)
@@ -52,15 +53,16 @@ def main() -> None:
     parser.add_argument("outputs", type=Path, nargs="+")
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else []
-    known = {(row["model"], row["method"], row["seed"]) for row in rows}
+    known = {row["run"] for row in rows}
     for folder in parser.parse_args().outputs:
         for result in ResultStore.open(folder / "results").results.values():
             recipe, start = result.job.recipe, result.job.start
             method = method_behind(recipe, starts_from_another=start is not None).name
-            row = {"model": recipe.model, "method": method, "seed": recipe.seed}
-            place = folder / "runs" / result.job.key
-            if method not in JUDGED or tuple(row.values()) in known or not Run.is_there(place):
+            key = result.job.key
+            place = folder / "runs" / key
+            if method not in JUDGED or recipe.dataset != DATASET or key in known or not Run.is_there(place):
                 continue
+            row = {"run": key, "model": recipe.model, "method": method, "seed": recipe.seed}
             dataset = load_dataset(recipe.dataset, data_root=None, image_size=recipe.image_size)
             rows.append({**row, **validation_metrics(Run.open(place), dataset)})
             print(json.dumps(rows[-1]), flush=True)

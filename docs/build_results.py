@@ -33,6 +33,7 @@ from singleshot.experiments.published import METRICS
 from singleshot.experiments.scales import base_recipe
 from singleshot.experiments.store import ResultStore
 from singleshot.experiments.table_formats import as_markdown
+from singleshot.experiments.table_layout import time_text
 from singleshot.experiments.tables import build_table
 from singleshot.files import write_text
 from singleshot.models import list_models
@@ -117,8 +118,8 @@ def _made(mark: str, store: ResultStore, folder: Path) -> str:
             return made(json.loads((ROOT / "results" / file).read_text(encoding="utf-8")))
     raise ValueError(
         f"no mark is {mark!r}; there are 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
-        "'figure NUMBER DATA MODEL MODEL...', 'headline DATA MODEL MODEL...', 'alpha', 'alpha cifar100' and "
-        "'alpha seen'"
+        "'figure NUMBER DATA MODEL MODEL...', 'headline DATA MODEL MODEL...' and "
+        + ", ".join(f"'{f'alpha {what}'.strip()}'" for what in SEARCHES)
     )
 
 
@@ -152,7 +153,8 @@ def _judged(rows: list[dict[str, Any]], *, column: str) -> str:
     }
     shared = [name for name in columns if all(found[method, name] for method in methods)]
     mean_nll = {
-        method: fmean(fmean(row["nll"] for row in found[method, name]) for name in shared) for method in methods
+        method: fmean([fmean(row["nll"] for row in found[method, name]) for name in shared] or [0])
+        for method in methods
     }
     lines = [f"| | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
     lines += [
@@ -200,14 +202,14 @@ def _headline_cells(base: Recipe, method: str, store: ResultStore) -> list[str]:
     if not runs:
         return [NOTHING] * 4
     accuracy, ece, nll = (Estimate.of([run[name] for run in runs]) for name in ("accuracy", "ece", "nll"))
-    time = time_ratio(base, method, SEEDS, store)
-    return [f"{100 * accuracy.mean:.1f}", str(ece), str(nll), NOTHING if time is None else f"{time.mean:.2f}"]
+    time = time_text(time_ratio(base, method, SEEDS, store), accuracy.seeds)
+    return [f"{100 * accuracy.mean:.1f}", str(ece), str(nll), time]
 
 
 def _seeds_behind(base: Recipe, store: ResultStore) -> str:
-    counts = [len(values_by_seed(base, method, SEEDS, store)) for method in HEADLINE]
-    least, most = min(counts), max(counts)
-    return f"{base.model}: {least if least == most else f'{least} to {most}'} of {SEEDS} seeds per row."
+    counts = {title: len(values_by_seed(base, method, SEEDS, store)) for method, title in HEADLINE.items()}
+    fewer = "; ".join(f"{title}: {count}" for title, count in counts.items() if count < SEEDS)
+    return f"{base.model}: {SEEDS} seeds per row{f', but {fewer}' if fewer else ''}."
 
 
 def _versus(method: str, base: Recipe, store: ResultStore) -> str:

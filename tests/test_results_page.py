@@ -73,7 +73,9 @@ def test_the_headline_has_a_row_per_method_and_says_how_many_seeds(build: Module
     runs = [fake(BASE, method, seed) for method in ("baseline", "vwci") for seed in (0, 1)]
     head, _, *rows, empty, seeds, _ = build.page_with_results(page, store_of(*runs), DOCS).splitlines()[1:]
     assert head.startswith("| | resnet18: acc. % | resnet18: ECE | resnet18: NLL | resnet18: time | vgg16: acc. % | ")
-    assert (empty, seeds) == ("", "resnet18: 0 to 2 of 3 seeds per row. vgg16: 0 of 3 seeds per row.")
+    assert empty == ""
+    assert seeds.startswith("resnet18: 3 seeds per row, but cross-entropy (baseline): 2; the same, T = 5 passes: 0; ")
+    assert "; VWCI, the paper's α: 2; " in seeds
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(build.HEADLINE.values())
     accuracy = 50 * sum(run.test.compute().accuracy for run in runs[2:])
     assert rows[4].startswith(f"| VWCI, the paper's α | {accuracy:.1f} | 0.")
@@ -88,14 +90,18 @@ def test_the_readings_are_ordered_by_their_mean_nll_with_all_networks(build: Mod
         for method, nll in (("vwci", 3), ("baseline", 2), ("vwci_hellinger", 1))
         for model in ("resnet18", "vgg16")
     ]
-    made = build._alpha_cifar([*rows, {**row, "model": "vgg16", "method": "vwci", "seed": 1, "nll": 4}]).splitlines()
+    more = [*rows, {**row, "model": "vgg16", "method": "vwci", "seed": 1, "nll": 4}]
+    made = build._judged(more, column="model").splitlines()
     assert made[0] == "| | resnet18 | vgg16 |"
     assert made[2:] == [
         "| VWCI, Hellinger | 0.250 / 1.000 (1) | 0.250 / 1.000 (1) |",
         "| Baseline | 0.250 / 2.000 (1) | 0.250 / 2.000 (1) |",
         "| VWCI | 0.250 / 3.000 (1) | 0.250 / 3.500 (2) |",
     ]
-    assert len(build._alpha_cifar(rows[1:]).splitlines()) == 4  # what one network lacks is not ordered among the rest
+    made = build._judged(rows[1:], column="model").splitlines()  # what one network lacks does not decide the order
+    assert made[0] == "| | vgg16 | resnet18 |"
+    assert made[-1] == "| VWCI | 0.250 / 3.000 (1) | — |"
+    assert len(build._judged([rows[0], rows[3]], column="model").splitlines()) == 4
 
 
 def test_one_seed_has_no_interval_and_missing_strengths_are_said(build: ModuleType) -> None:

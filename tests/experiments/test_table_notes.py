@@ -61,6 +61,25 @@ def test_runs_of_unlike_versions_machines_or_images_are_mentioned() -> None:
     assert "Runs of revisions None, abc." in notes_of(first, other)
     assert "unlike machines" in notes_of(first, other)
     assert "unlike images" in notes_of(first, replace(second, data={**DATA, "test": 99}))
+    other = replace(second, environment={**second.environment, "processor": "another"})
+    assert "unlike machines" in notes_of(first, other)
+
+
+def test_a_revision_cannot_write_to_the_terminal_or_break_a_line() -> None:
+    first, second = fake(BASE, "baseline", 0), fake(BASE, "baseline", 1)
+    hostile = replace(second, environment={**second.environment, "revision": "\x1b[2Jevil\n| x |"})
+    notes = build_table("table3", BASE, SEEDS, store_of(first, hostile)).notes
+    assert any("evil" in note for note in notes)
+    assert not any("\x1b" in note or "\n" in note for note in notes)
+
+
+def test_a_time_that_is_known_of_fewer_seeds_says_of_how_many() -> None:
+    runs = [fake(BASE, method, seed) for method in ("baseline", "vwci") for seed in range(SEEDS)]
+    runs[0] = replace(runs[0], cpu_seconds=None)
+    table = build_table("table3", BASE, SEEDS, store_of(*runs))
+    vwci = next(line for line in as_text(table).splitlines() if line.startswith("VWCI "))
+    assert "5.0× (2)" in vwci
+    assert any("in brackets the number of seeds" in note for note in table.notes)
 
 
 def test_time_is_the_processors_and_a_dash_where_it_is_not_known() -> None:

@@ -94,6 +94,21 @@ def test_the_oracle_is_not_marked_where_it_is_better_than_all() -> None:
     )
 
 
+def test_a_row_does_not_win_by_the_seeds_it_lacks() -> None:
+    lucky = fake(BASE, "vwci", 0)
+    lucky.splits["test"] = forty(0.999, 40)
+    table = build_table("table3", BASE, 2, store_of(lucky, fake(BASE, "baseline", 0), fake(BASE, "baseline", 1)))
+    assert all(best == {"baseline"} for best in table.best.values())
+    assert "The best measured value of each column is marked, of the rows with the most seeds." in table.notes
+
+
+def test_a_single_beta_has_no_deviation_and_no_error_over_seeds_in_its_place() -> None:
+    table = build_table("table1", BASE, SEEDS, store_of(*(fake(BASE, CI[0], seed) for seed in range(SEEDS))))
+    assert measured(row_of(table, "ci"), "ece").standard_error is not None
+    line = next(line for line in as_text(table).splitlines() if line.startswith("CI, mean ± std over β"))
+    assert "±" not in line.removeprefix("CI, mean ± std over β")
+
+
 def test_temperature_scaling_is_the_rescaled_baseline() -> None:
     table = full_table("table2")
     for method, trained in (("ts_case1", "baseline"), ("ts_case2", "held_out_baseline")):

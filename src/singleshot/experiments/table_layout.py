@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from singleshot.experiments.estimate import seeds_text
+from singleshot.experiments.estimate import Estimate, seeds_text
 from singleshot.experiments.published import METRICS
 from singleshot.experiments.table_rows import Cell, Row
 from singleshot.experiments.tables import Table
@@ -47,9 +47,20 @@ def number(metric: str, value: float) -> str:
     return f"{100 * value:.2f}" if metric == "accuracy" else f"{value:.3f}"
 
 
+def time_text(time: Estimate | None, seeds: int) -> str:
+    """The training time as a multiple, with the number of seeds it is known of if its row has another.
+
+    >>> time_text(Estimate.of([2.3, 2.5]), seeds=3)
+    '2.4× (2)'
+    """
+    if time is None:
+        return MISSING
+    return f"{time.mean:.1f}×" + ("" if time.seeds == seeds else f" ({time.seeds})")
+
+
 def _measured(table: Table, row: Row, plus_minus: str | None) -> Line:
     texts = [row.title, *(_measured_text(metric, row.cells[metric], plus_minus) for metric in METRICS)]
-    texts += [MISSING if row.time is None else f"{row.time.mean:.1f}×", seeds_text(row.seeds, table.seeds)]
+    texts += [time_text(row.time, row.seeds), seeds_text(row.seeds, table.seeds)]
     best = (row.method in table.best[metric] for metric in METRICS)
     return Line("measured", tuple(texts), (False, *best, False, False))
 
@@ -57,7 +68,7 @@ def _measured(table: Table, row: Row, plus_minus: str | None) -> Line:
 def _measured_text(metric: str, cell: Cell, plus_minus: str | None) -> str:
     if cell.measured is None:
         return MISSING
-    spread = cell.measured.standard_error if cell.deviation is None else cell.deviation
+    spread = cell.deviation if cell.over_beta else cell.measured.standard_error
     return _with_spread(metric, cell.measured.mean, spread, plus_minus)
 
 

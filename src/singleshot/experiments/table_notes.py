@@ -11,11 +11,12 @@ from singleshot.experiments.published import PublishedRow
 from singleshot.experiments.result import Result
 from singleshot.experiments.scales import base_recipe
 from singleshot.experiments.store import ResultStore
-from singleshot.experiments.table_rows import Row
+from singleshot.experiments.table_rows import Row, eligible_rows
+from singleshot.terminal import printable
 from singleshot.training.recipe import Recipe
 
 _VERSIONS = {"revision": "revisions", "singleshot": "singleshot", "torch": "torch"}
-_MACHINE = ("machine", "cores")
+_MACHINE = ("machine", "processor", "cores")
 
 
 def scale_text(recipe: Recipe, runs: Sequence[Result] = ()) -> str:
@@ -39,7 +40,9 @@ def notes_on_rows(rows: Sequence[Row]) -> Iterator[str]:
     oracle = ""
     if ORACLE in methods:
         oracle = "; CI[Oracle] is not eligible: it takes the best β of each column by looking at the test images"
-    yield f"The best measured value of each column is marked{oracle}."
+    candidates = [row for row in rows if row.method != ORACLE and row.seeds]
+    fewer = ", of the rows with the most seeds" if len(eligible_rows(rows)) < len(candidates) else ""
+    yield f"The best measured value of each column is marked{fewer}{oracle}."
     if "ts_case1" in methods:
         yield (
             "TS is the baseline with its temperature fitted on its training images (case 1), or trained on 90 % of "
@@ -81,7 +84,10 @@ def notes_on_paper(exhibit: str, base: Recipe, shown: Sequence[PublishedRow]) ->
 
 def notes_on_time(rows: Sequence[Row]) -> Iterator[str]:
     """What the column of times compares."""
-    unknown = "" if all(row.time for row in rows if row.seeds and row.eligible) else "; a dash where it is not known"
+    trained = [row for row in rows if row.seeds and row.method != ORACLE]
+    unknown = "" if all(row.time for row in trained) else "; a dash where it is not known"
+    if any(row.time and row.time.seeds != row.seeds for row in trained):
+        unknown += "; in brackets the number of seeds it is known of, where that is not the row's"
     yield (
         "Time: processor time of training over the baseline's with the same seed, mean over seeds; searches for β or "
         f"ε are not counted{unknown}."
@@ -90,7 +96,9 @@ def notes_on_time(rows: Sequence[Row]) -> Iterator[str]:
 
 def notes_on_runs(runs: Sequence[Result]) -> Iterator[str]:
     """In what the runs of one table differ that should be alike."""
-    versions = {title: sorted({str(run.environment.get(name)) for run in runs}) for name, title in _VERSIONS.items()}
+    versions = {
+        title: sorted({printable(str(run.environment.get(name))) for run in runs}) for name, title in _VERSIONS.items()
+    }
     unlike = [f"{title} {', '.join(found)}" for title, found in versions.items() if len(found) > 1]
     if unlike:
         yield f"Runs of {'; '.join(unlike)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -38,7 +38,8 @@ class Cell:
     """A measured number beside the published one; either may be missing."""
 
     measured: Estimate | None = None
-    deviation: float | None = None  # sample deviation over β, which the CI row shows instead of an error over seeds
+    over_beta: bool = False  # the CI row shows a deviation over β instead of an error over seeds
+    deviation: float | None = None  # over β; a single one has none
     paper: float | None = None
     paper_deviation: float | None = None
 
@@ -73,14 +74,19 @@ class Row:
         return 0 if measured is None else measured.seeds
 
     @property
-    def eligible(self) -> bool:
-        """Whether it may be the best of a column: the oracle chooses by the test images, and may not."""
-        return self.method != ORACLE
-
-    @property
     def has_paper(self) -> bool:
         """Whether a published row stands beside it."""
         return any(cell.paper is not None for cell in self.cells.values())
+
+
+def eligible_rows(rows: Sequence[Row]) -> list[Row]:
+    """Those of which one may be the best of a column: with the most seeds, lest a row win by the seeds it lacks.
+
+    The oracle chooses by the test images, and may not.
+    """
+    candidates = [row for row in rows if row.method != ORACLE and row.seeds]
+    most = max((row.seeds for row in candidates), default=0)
+    return [row for row in candidates if row.seeds == most]
 
 
 def build_row(
@@ -102,6 +108,7 @@ def build_row(
         cells={
             metric: Cell(
                 measured=Estimate.of([run[metric] for run in values.values()]) if values else None,
+                over_beta=method == OVER_BETA,
                 deviation=deviations.get(metric),
                 paper=None if paper is None else paper.metrics[metric],
                 paper_deviation=None if paper is None or paper.std is None else paper.std[metric],

@@ -21,7 +21,7 @@ from singleshot.experiments.table_notes import (
     notes_on_time,
     scale_text,
 )
-from singleshot.experiments.table_rows import Row, build_row
+from singleshot.experiments.table_rows import Row, build_row, eligible_rows
 from singleshot.terminal import printable
 from singleshot.training.recipe import Recipe
 
@@ -60,11 +60,11 @@ class Table:
 
     @property
     def best(self) -> dict[str, frozenset[str]]:
-        """By metric, the methods with the best measured mean; CI[Oracle] is never one of them."""
+        """By metric, the methods with the best measured mean; see `eligible_rows`."""
         return {metric: self._best(metric) for metric in METRICS}
 
     def _best(self, metric: str) -> frozenset[str]:
-        found = ((row.method, row.cells[metric].measured) for row in self.rows if row.eligible)
+        found = ((row.method, row.cells[metric].measured) for row in eligible_rows(self.rows))
         means = {method: estimate.mean for method, estimate in found if estimate is not None}
         best = BETTER[metric](means.values(), default=math.nan)
         return frozenset(method for method, mean in means.items() if mean == best)
