@@ -62,6 +62,14 @@ def test_a_field_that_recipes_gain_later_changes_no_key() -> None:
     assert Job.from_dict(content, source="here").key == job.key
 
 
+def test_the_keys_of_stored_runs_stay_what_they_are() -> None:
+    """Of these runs results/ has files: a default or a method that changes must not rename or reuse them."""
+    base = base_recipe("small", dataset="cifar100", model="resnet18")
+    assert job_of(base, "baseline", seed=0).key == "67ef63d5214a0b2d"
+    assert job_of(base, "vwci", seed=0).key == "c6c6d1b590dfe038"
+    assert job_of(base, "vwci_total_variation", seed=0).key == "f9dac7a4d9dd53b9"
+
+
 def test_a_start_is_part_of_the_key_and_is_the_first_run() -> None:
     star, baseline = job_of(BASE, "vwci_star", seed=1), job_of(BASE, "baseline", seed=1)
     assert star.first == baseline

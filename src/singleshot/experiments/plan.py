@@ -55,10 +55,9 @@ class Grid:
             if method != CHOSEN_SMOOTHING:
                 yield job_of(base, method, seed)
                 continue
+            yield from selection_jobs(base)
             chosen = chosen_smoothing(base, store)
-            if chosen is None:
-                yield from selection_jobs(base)
-            else:
+            if chosen is not None:
                 yield job_of(base, chosen, seed)
 
 
