@@ -16,6 +16,7 @@ from integration.overconfident import run, shown_json, write_overconfident
 from singleshot.cli import main
 from singleshot.cli.evaluate import evaluate
 from singleshot.cli.report import report
+from singleshot.metrics.examples import Examples
 from singleshot.training import Recipe, train
 
 
@@ -203,6 +204,26 @@ def test_training_ends_with_a_page(place: Path, capsys: pytest.CaptureFixture[st
     main(["train", *recipe, "--output", "quiet", "--no-report"])
     assert "The page" not in capsys.readouterr().out
     assert not (place / "quiet" / "report.html").exists()
+
+
+def test_advice_comes_from_held_out_images_and_never_from_test_images(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def advise(recipe: Recipe, held_out: Examples) -> str:
+        asked.append(len(held_out))
+        return "Try another."
+
+    monkeypatch.setattr("singleshot.report.reading_advice.reading_advice", advise)
+    shared = (
+        "train --dataset digits --model resnet18 --width 0.0625 --train-images 100 --epochs 1 --batch-size 20".split()
+    )
+    main([*shared, "--validation", "0.3", "--output", "a"])
+    assert capsys.readouterr().out.splitlines()[-1] == "Try another."
+    main([*shared, "--validation", "0", "--output", "b"])
+    assert "Try another." not in capsys.readouterr().out
+    assert asked == [30]
 
 
 def test_a_page_that_cannot_be_written_fails_no_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,13 +101,19 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
 def _write_page(run: Run, data_root: Path | None) -> None:
     """The page about the images that the run itself was judged by."""
     folder, split = run.folder, "validation" if run.recipe.validation else "test"
+    advice = None
 
     def write(page: Path) -> bool:
         from singleshot.report.page import write_page
         from singleshot.report.page.run_subject import subject_of_run
+        from singleshot.report.reading_advice import reading_advice
 
+        nonlocal advice
         subject = subject_of_run(folder, name=folder.name, split=split, data_root=data_root, device=run.recipe.device)
         write_page([subject], page, title=f"{subject.name}: can its scores be trusted?")
+        examples = subject.measured.evaluation.examples
+        if examples is not None and split == "validation":  # test images choose nothing
+            advice = reading_advice(run.recipe, examples)
         return True
 
     page = folder / "report.html"
@@ -115,6 +121,8 @@ def _write_page(run: Run, data_root: Path | None) -> None:
     retry = shlex.join(["singleshot", "report", str(folder), "-o", str(page), "--split", split, *root])
     if try_to_write(page, write, f"`{retry}`"):
         print(f"The page:  {page} ({split} images)")
+        if advice is not None:
+            print(advice)
 
 
 def _defaults(args: Sequence[str]) -> Recipe:
