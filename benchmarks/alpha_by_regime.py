@@ -55,7 +55,9 @@ _STRONG_DROPOUT = replace(
     base_recipe("small", dataset="cifar100", model="vgg16"), noise=0.5, train_images=10_000, validation=0.5
 )
 REGIMES = {
-    **{f"digits-{images}-{survival:g}": _digits(images, survival) for images in (100, 300) for survival in (0.8, 0.5)},
+    "digits-100-0.8": _digits(images=100, survival=0.8),
+    "digits-100-0.5": _digits(images=100, survival=0.5),
+    "digits-300-0.5": _digits(images=300, survival=0.5),
     "dropout": Regime(
         "vgg16 on cifar100, 5,000 images, dropout 0.5",
         _STRONG_DROPOUT,

@@ -42,6 +42,11 @@ def test_a_smoothing_at_the_end_of_those_tried_is_mentioned(chosen: float, end: 
         assert f"The chosen ε is the {end} of those tried ({tried}): one beyond it may be better." in notes
 
 
+@pytest.mark.parametrize(("exhibit", "mentioned"), [("table1", False), ("tableA", True), ("tableB", True)])
+def test_picking_a_strength_of_ci_is_called_what_it_is(exhibit: str, mentioned: bool) -> None:
+    assert ("to pick one from this table is what CI[Oracle] does" in "\n".join(full_table(exhibit).notes)) == mentioned
+
+
 def test_temperatures_without_a_finite_optimum_are_mentioned() -> None:
     runs = [fake(BASE, "baseline", seed, bounded=seed > 0) for seed in range(SEEDS)]
     runs += [fake(BASE, "held_out_baseline", seed) for seed in range(SEEDS)]

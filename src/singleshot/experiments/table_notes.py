@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from singleshot.experiments.measurements import ORACLE, OVER_BETA
 from singleshot.experiments.methods import EPSILONS
-from singleshot.experiments.plan import chosen_smoothing
+from singleshot.experiments.plan import CI, chosen_smoothing
 from singleshot.experiments.published import PublishedRow
 from singleshot.experiments.result import Result
 from singleshot.experiments.scales import base_recipe
@@ -48,6 +48,8 @@ def notes_on_rows(rows: Sequence[Row]) -> Iterator[str]:
             "TS is the baseline with its temperature fitted on its training images (case 1), or trained on 90 % of "
             "them and fitted on the other 10 % (case 2)."
         )
+    if methods.issuperset(CI):
+        yield "No held-out image chose among the strengths of CI: to pick one from this table is what CI[Oracle] does."
     if "vwci_star" in methods:
         yield "VWCI* starts from a trained baseline, whose time is counted in."
     yield from (f"{row.title}: {row.remark}." for row in rows if row.remark)
