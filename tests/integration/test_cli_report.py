@@ -216,9 +216,7 @@ def test_advice_comes_from_held_out_images_and_never_from_test_images(
         return "Try another."
 
     monkeypatch.setattr("singleshot.report.reading_advice.reading_advice", advise)
-    shared = (
-        "train --dataset digits --model resnet18 --width 0.0625 --train-images 100 --epochs 1 --batch-size 20".split()
-    )
+    shared = ["train", "--dataset", "digits", "--width", "0.0625", "--train-images", "100", "--epochs", "1"]
     main([*shared, "--validation", "0.3", "--output", "a"])
     assert capsys.readouterr().out.splitlines()[-1] == "Try another."
     main([*shared, "--validation", "0", "--output", "b"])
