@@ -8,6 +8,8 @@ import torch
 
 from singleshot.data import load_dataset
 from singleshot.data.split import split_training
+from singleshot.environment import describe_environment
+from singleshot.experiments import execution
 from singleshot.experiments.execution import PASSES, execute
 from singleshot.experiments.job import Job, job_of
 from singleshot.experiments.progress import progress_of
@@ -19,6 +21,7 @@ from singleshot.files import exclusive
 from singleshot.metrics import Calibration, VarianceHistogram
 from singleshot.posthoc import TemperatureScaling
 from singleshot.sampling import sample
+from singleshot.training import runner
 from singleshot.training.judgement import evaluate_run
 from singleshot.training.run import Run
 
@@ -29,9 +32,8 @@ BASE = replace(
 
 def numbers(result: Result) -> dict[str, object]:
     """Everything but when and where it was made."""
-    return {
-        name: value for name, value in result.to_dict().items() if name not in ("seconds", "cpu_seconds", "environment")
-    }
+    place = ("seconds", "cpu_seconds", "environment", "measured_in")
+    return {name: value for name, value in result.to_dict().items() if name not in place}
 
 
 def test_a_result_is_what_the_run_gives_by_hand(tmp_path: Path) -> None:
@@ -89,6 +91,22 @@ def test_the_same_job_gives_the_same_result_here_and_there(tmp_path: Path) -> No
     execute(job_of(BASE, "baseline", seed=1), tmp_path / "there")  # the start is there already
     assert numbers(execute(job, tmp_path / "there")) == numbers(here)
     assert numbers(execute(job, tmp_path / "here")) == numbers(here)  # trained, only measured
+
+
+def test_a_result_says_where_it_was_trained_and_where_it_was_measured_if_that_is_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(BASE, "baseline", seed=0)
+    trained = execute(job, tmp_path)
+    assert (trained.environment, trained.measured_in) == (describe_environment(), None)
+
+    elsewhere = {**describe_environment(), "cores": 1024}
+    for module in (execution, runner):
+        monkeypatch.setattr(module, "describe_environment", lambda: elsewhere)
+    assert execute(job, tmp_path).measured_in is None  # another machine measures the same
+    elsewhere["revision"] = "another"
+    measured = execute(job, tmp_path)
+    assert (measured.environment, measured.measured_in) == (trained.environment, elsewhere)
 
 
 def test_progress_is_read_from_disk(tmp_path: Path) -> None:

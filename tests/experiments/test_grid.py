@@ -7,6 +7,7 @@ import torch
 
 from fake_results import fake_result
 from singleshot.experiments.engines import GridWatcher, Outcome
+from singleshot.experiments.engines.engine import Todo, next_of
 from singleshot.experiments.grid import run_grid
 from singleshot.experiments.job import Job, job_of
 from singleshot.experiments.methods import EPSILONS
@@ -23,18 +24,19 @@ BEST = EPSILONS[2]
 class PretendedEngine:
     """Makes up its results: held-out images like one strength of label smoothing best."""
 
-    def __init__(self, failing: Sequence[Job] = ()) -> None:
+    def __init__(self, failing: Sequence[Job] = (), other: Job | None = None) -> None:
         self.failing = [job.key for job in failing]
-        self.rounds: list[list[str]] = []
+        self.other = other  # whose result is given for that of every job
+        self.begun: list[str] = []
 
-    def run(self, jobs: Sequence[Job], watcher: GridWatcher) -> Generator[Outcome, None, None]:
-        self.rounds.append([job.key for job in jobs])
-        for job in jobs:
+    def run(self, todo: Todo, watcher: GridWatcher) -> Generator[Outcome, None, None]:
+        while (job := next_of(todo, self.begun)) is not None:
+            self.begun.append(job.key)
             watcher.started(job)
             if job.key in self.failing:
                 yield Outcome(job, None, "it was told to fail")
             else:
-                yield Outcome(job, pretended(job))
+                yield Outcome(job, pretended(self.other or job))
 
 
 def pretended(job: Job) -> Result:
@@ -42,19 +44,32 @@ def pretended(job: Job) -> Result:
     return fake_result(job, logits=torch.tensor([[sharpness, 0.0]]), labels=torch.tensor([0]))
 
 
-def test_runs_that_depend_on_others_come_after_them(tmp_path: Path) -> None:
+def test_a_run_comes_as_soon_as_those_it_depends_on_and_seed_by_seed(tmp_path: Path) -> None:
     store, engine, listener = ResultStore.open(tmp_path), PretendedEngine(), Listener()
     assert run_grid(GRID, store, engine, watcher=listener) == []
-    first, second = engine.rounds
-    assert {job.key for job in selection_jobs(BASE)} < set(first)
-    later = [job_of(BASE, method, seed) for seed in (0, 1) for method in ("vwci_star", f"smoothing_{BEST:g}")]
-    assert sorted(second) == sorted(job.key for job in later)
-    assert len(set(listener.begun)) == len(listener.begun)  # none twice
-    assert set(listener.begun) == set(ResultStore.open(tmp_path).results)
+    begun = listener.begun
+    assert len(set(begun)) == len(begun)  # none twice
+    assert set(begun) == set(ResultStore.open(tmp_path).results)
+    assert begun[:3] == [job_of(BASE, method, seed=0).key for method in ("baseline", "vwci", "vwci_star")]
+    last_choice = max(begun.index(job.key) for job in selection_jobs(BASE))
+    assert begun[last_choice + 1] == job_of(BASE, f"smoothing_{BEST:g}", seed=0).key
+    seeds = [store.results[key].job.recipe.seed for key in begun]
+    assert seeds == sorted(seeds)
 
-    again = Listener()
-    assert run_grid(GRID, ResultStore.open(tmp_path), PretendedEngine(), watcher=again) == []
+    again = PretendedEngine()
+    assert run_grid(GRID, ResultStore.open(tmp_path), again) == []
     assert again.begun == []
+
+
+def test_the_result_of_another_run_is_none(tmp_path: Path) -> None:
+    store, other = ResultStore.open(tmp_path), job_of(BASE, "focal", seed=7)
+    heard: list[Outcome] = []
+    failed = run_grid(GRID, store, PretendedEngine(other=other), on_outcome=heard.append)
+    assert failed == heard != []
+    assert {outcome.error for outcome in failed} == {
+        f"its worker answered with the result of run {other.key}; has it another version?"
+    }
+    assert store.results == {}
 
 
 def test_what_needs_a_failed_run_is_not_begun(tmp_path: Path) -> None:
@@ -63,7 +78,7 @@ def test_what_needs_a_failed_run_is_not_begun(tmp_path: Path) -> None:
     heard: list[Outcome] = []
     failed = run_grid(GRID, store, engine, on_outcome=heard.append)
     assert [outcome.job for outcome in failed] == [baseline, candidate]
-    begun = [key for keys in engine.rounds for key in keys]
+    begun = engine.begun
     assert len(set(begun)) == len(begun) == len(heard)  # nor is a failed run begun again in the same call
     assert job_of(BASE, "vwci_star", seed=0).key not in begun
     assert job_of(BASE, "vwci_star", seed=1).key in begun

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,17 @@ def test_the_file_is_plain_json_with_what_a_reader_wants(tmp_path: Path) -> None
     assert content["environment"] == {"torch": "2"}
 
 
+def test_a_file_from_before_the_place_of_measuring_was_kept_is_read() -> None:
+    content = result().to_dict()
+    del content["measured_in"]
+    assert Result.from_dict(content, "old").to_dict() == result().to_dict()
+
+
+def test_the_place_of_measuring_is_kept() -> None:
+    elsewhere = replace(result(), measured_in={"revision": "abc"})
+    assert Result.from_dict(elsewhere.to_dict(), "new").measured_in == {"revision": "abc"}
+
+
 def damaged(change: Any) -> str:
     content = json.loads(json.dumps(result().to_dict()))
     change(content)
@@ -69,6 +81,11 @@ def _forget(state: dict[str, Any]) -> None:
     state["sums"] = {name: np.zeros_like(values).tolist() for name, values in state["sums"].items()}
 
 
+def _brier(part: dict[str, Any], total: Any) -> None:
+    part["calibration"]["sums"]["brier"] = total
+
+
+HUGE = 10**400
 DAMAGED = {
     "another version": (
         damaged(lambda c: c.update(format="singleshot.result/0")),
@@ -89,6 +106,16 @@ DAMAGED = {
     "no seconds": (damaged(lambda c: c.update(seconds=float("nan"))), "damaged result"),
     "negative time": (damaged(lambda c: c.update(cpu_seconds=-1)), "damaged result"),
     "a temperature below 0": (damaged(lambda c: c["rescaled"].update(temperature=-1)), "damaged result"),
+    "more seconds than a number can hold": (damaged(lambda c: c.update(seconds=HUGE)), "damaged result"),
+    "more time than a number can hold": (damaged(lambda c: c.update(cpu_seconds=HUGE)), "damaged result"),
+    "a temperature beyond numbers": (damaged(lambda c: c["rescaled"].update(temperature=HUGE)), "damaged result"),
+    "a learning rate beyond numbers": (damaged(lambda c: c["recipe"].update(learning_rate=HUGE)), ""),
+    "an infinite Brier score": (damaged(lambda c: _brier(c["splits"]["test"], "inf")), "its Brier score is inf"),
+    "an impossible Brier score": (damaged(lambda c: _brier(c["rescaled"], 101.0)), "its Brier score is 2.02"),
+    "images that are no object": (damaged(lambda c: c.update(data="cifar100")), "damaged result"),
+    "images that are no count": (damaged(lambda c: c["data"].update(test="many")), "its data has test 'many'"),
+    "images that are not counted": (damaged(lambda c: c["data"].pop("train")), "its data has train None"),
+    "measured nowhere": (damaged(lambda c: c.update(measured_in="here")), "damaged result"),
     "an environment of pairs": (damaged(lambda c: c.update(environment=[["a", "b"]])), "damaged result"),
     "nothing seen": (damaged(lambda c: _forget(c["splits"]["test"]["calibration"])), "damaged result"),
     "no passes seen": (damaged(lambda c: _forget(c["variance"])), "damaged result"),
@@ -111,6 +138,7 @@ def test_a_file_that_cannot_be_used_is_skipped_and_named_and_nothing_else_is_los
     assert len(again.skipped) == 1
     assert str(bad) in again.skipped[0]
     assert reason in again.skipped[0]
+    assert again.skipped[0].endswith("; remove the file, or use the version that wrote it")
     assert bad.read_text(encoding="utf-8", errors="surrogateescape") == text
 
 

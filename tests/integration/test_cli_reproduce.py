@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,12 +13,25 @@ from pathlib import Path
 
 import pytest
 
+from fake_results import BASE, fake, full_store
+from singleshot.cli import main
+from singleshot.experiments.job import job_of
+from singleshot.experiments.scales import base_recipe
+from singleshot.experiments.store import ResultStore
+
 COMMAND = [sys.executable, "-m", "singleshot", "reproduce"]
 DIGITS = ["--dataset", "digits", "--model", "resnet18", "--seeds", "1", "--jobs", "1"]
 
 
+OF_DIGITS = base_recipe("small", dataset="digits", model="resnet18")
+
+
+def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+
+
 def reproduce(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *args], cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    return run(*COMMAND, *args, cwd=cwd)
 
 
 def test_a_figure_is_planned_made_looked_at_and_not_made_twice(tmp_path: Path) -> None:
@@ -32,10 +46,10 @@ def test_a_figure_is_planned_made_looked_at_and_not_made_twice(tmp_path: Path) -
     assert made.returncode == 0, made.stderr
     assert "1 of 1: digits resnet18, Baseline, seed 0: accuracy" in made.stderr
     numbers = json.loads(made.stdout)
-    assert list(numbers) == ["fig2-digits"]
+    assert list(numbers) == ["fig2-digits-resnet18"]
     folder = tmp_path / "reproduce"
-    assert (folder / "figures" / "fig2-digits.png").stat().st_size > 10_000
-    assert json.loads((folder / "figures" / "fig2-digits.json").read_text()) == numbers["fig2-digits"]
+    assert (folder / "figures" / "fig2-digits-resnet18.png").stat().st_size > 10_000
+    assert json.loads((folder / "figures" / "fig2-digits-resnet18.json").read_text()) == numbers["fig2-digits-resnet18"]
     assert f"The page: {Path('reproduce') / 'report.html'}" in made.stderr
     assert "Baseline" in (folder / "report.html").read_text(encoding="utf-8")
     (result,) = (folder / "results").rglob("*.json")
@@ -64,30 +78,99 @@ def test_a_figure_is_planned_made_looked_at_and_not_made_twice(tmp_path: Path) -
     )
 
 
-def test_an_interrupted_grid_goes_on_where_it_was(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "table3", *DIGITS], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+SMALLER = """
+from singleshot.cli import main
+from singleshot.experiments import scales
+
+scales._DIGITS.update(width=0.0625, epochs=4, image_size=8)
+main()
+"""
+TABLE = [sys.executable, "-c", SMALLER, "reproduce"]
+"""The command with runs of a second."""
+
+
+def finished(folder: Path) -> dict[str, bytes]:
+    """The results on disk."""
+    return {path.name: path.read_bytes() for path in folder.glob("*/*/*.json")}
+
+
+def test_an_interrupted_grid_goes_on_to_its_end(tmp_path: Path) -> None:
+    table = [*TABLE, "table3", *DIGITS]
+    process = subprocess.Popen(table, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
     results = tmp_path / "reproduce" / "results"
     deadline = time.monotonic() + 120
-    while not list(results.rglob("*.json")) and time.monotonic() < deadline:
+    while len(finished(results)) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    second = reproduce("table3", *DIGITS, cwd=tmp_path)
+    os.killpg(process.pid, signal.SIGSTOP)  # in the middle, however long the next lines take
+    second = run(*table, cwd=tmp_path)
     assert (second.returncode, "is in use by another singleshot process" in second.stderr) == (2, True)
-    status = json.loads(reproduce("status", "--json", cwd=tmp_path).stdout)
-    assert status["states"]["done"] >= 1
+    status = json.loads(run(*TABLE, "status", "--json", cwd=tmp_path).stdout)
+    assert status["states"]["done"] >= 2
     assert status["states"]["waiting"] >= 1
-    os.killpg(process.pid, signal.SIGINT)
+    for number in (signal.SIGINT, signal.SIGCONT):
+        os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert "interrupted; the same command continues" in errors
     assert "Traceback" not in errors
-    kept = {path.name: path.stat().st_mtime_ns for path in results.rglob("*.json")}
+    kept = finished(results)
+    assert 2 <= len(kept) < 18
 
-    continued = reproduce("fig2", *DIGITS, cwd=tmp_path)  # its only run is the first of the table
+    continued = run(*table, cwd=tmp_path)
     assert continued.returncode == 0, continued.stderr
-    assert "1 of 1 runs were finished before" in continued.stderr
-    assert {path.name: path.stat().st_mtime_ns for path in results.rglob("*.json")} == kept
+    assert f"{len(kept)} of " in continued.stderr
+    whole = finished(results)
+    assert len(whole) == 18
+    assert {name: whole[name] for name in kept} == kept
+    made = re.findall(r"^\d+ of \d+: (.*): accuracy", continued.stderr, re.MULTILINE)
+    assert len(made) == len(set(made)) == 18 - len(kept)  # nothing that was finished is made again
+    assert not {*made} & {*re.findall(r"^\d+ of \d+: (.*): accuracy", errors, re.MULTILINE)}
+    tables = {path.suffix: path.read_text(encoding="utf-8") for path in (tmp_path / "reproduce" / "tables").iterdir()}
+    assert set(tables) == {".txt", ".md", ".tex", ".csv"}
+    assert all("VWCI" in text or "vwci" in text for text in tables.values())
+    assert "VWCI*" in continued.stdout
+    assert (tmp_path / "reproduce" / "report.html").exists()
+
+
+def test_finished_results_need_no_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ResultStore.open(tmp_path / "results")
+    for result in full_store("table3", 1).results.values():
+        store.add(result)
+    where = ["--output", str(tmp_path), "--data-root", str(tmp_path / "nowhere")]
+    main(["reproduce", "table3", "--dataset", "cifar100", "--model", "resnet18", "--seeds", "1", *where])
+    said = capsys.readouterr()
+    assert "VWCI*" in said.out
+    assert "No page: no finished run of it is in" in said.err
+    assert (tmp_path / "tables" / "table3-cifar100-resnet18.md").exists()
+
+    store.paths[job_of(BASE, "focal", 0).key].unlink()
+    with pytest.raises(SystemExit):
+        main(["reproduce", "table3", "--dataset", "cifar100", "--model", "resnet18", "--seeds", "1", *where])
+    assert "singleshot data fetch cifar100" in capsys.readouterr().err
+
+
+def test_results_of_other_images_are_not_added_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ResultStore.open(tmp_path / "results")
+    store.add(fake(OF_DIGITS, "baseline", 0))
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", "table3", *DIGITS, "--output", str(tmp_path)])
+    assert stopped.value.code == 2
+    (path,) = store.paths.values()
+    assert f"{path} was measured on other images of digits than there are here" in capsys.readouterr().err
+
+
+def test_a_run_that_fails_is_named_and_what_it_is_for_is_not_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / job_of(OF_DIGITS, "baseline", 0).key).write_text("a file where a folder should be")
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", "fig2", *DIGITS, "--output", str(tmp_path)])
+    assert stopped.value.code == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Not drawn: fig2-digits-resnet18: fig2 has nothing to draw" in said.err
+    assert "1 runs failed; the same command tries them again:\n  digits resnet18, Baseline, seed 0: " in said.err
 
 
 @pytest.mark.parametrize(

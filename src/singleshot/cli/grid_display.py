@@ -104,7 +104,8 @@ def show_plan(request: Request, output: Path, *, jobs: int, data_root: Path | No
     store = ResultStore.open(output / "results")
     planned = {job.key: job for grid in request.grids() for job in grid.jobs(store)}
     todo = store.missing(planned.values())
-    say(f"{len(todo)} of {len(planned)} runs are to do; timing a few steps of each kind ...")
+    if todo:
+        say(f"{len(todo)} of {len(planned)} runs are to do; timing a few steps of each kind ...")
     seconds = estimated_seconds(todo, data_root=data_root)
     # However many at a time, it takes as long as the longest, and what that one starts from.
     chains = [seconds[job.key] + (seconds.get(job.first.key, 0) if job.first else 0) for job in todo]

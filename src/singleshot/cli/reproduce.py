@@ -139,7 +139,10 @@ def _reproduce(request: Request, output: Path, engine: Engine, table_format: Tab
 
 
 def _check_data(grids: list[Grid], store: ResultStore, engine: Engine) -> None:
-    """Say before the first run that images are missing, or are others than results are of; a cluster has its own."""
+    """Say before the first run that images are missing, or are others than results are of.
+
+    What is finished needs none, and a cluster has its own.
+    """
     from singleshot.data import load_dataset
     from singleshot.experiments.engines import LocalEngine
     from singleshot.experiments.execution import data_facts
@@ -147,11 +150,14 @@ def _check_data(grids: list[Grid], store: ResultStore, engine: Engine) -> None:
     if not isinstance(engine, LocalEngine):
         return
     for grid in grids:
+        jobs = grid.jobs(store)
+        if not store.missing(jobs):
+            continue
         facts = {}
         for base in grid.bases:
             dataset = load_dataset(base.dataset, data_root=engine.data_root, image_size=base.image_size)
             facts[base.image_size] = data_facts(dataset)
-        for job in grid.jobs(store):
+        for job in jobs:
             if job in store and store[job].data != facts[job.recipe.image_size]:
                 raise ValueError(
                     f"{store.paths[job.key]} was measured on other images of {job.recipe.dataset} than there are here; "

@@ -29,6 +29,7 @@ from singleshot.training.watcher import Watcher
 
 PASSES = 5
 """Stochastic passes whose variance is measured on the test images, the paper's number."""
+HARDWARE = ("machine", "processor", "cores")
 
 
 def execute(job: Job, workspace: Path, *, data_root: Path | None = None, watcher: Watcher | None = None) -> Result:
@@ -47,7 +48,8 @@ def execute(job: Job, workspace: Path, *, data_root: Path | None = None, watcher
         named = Run.open(folder).recipe.start_from if Run.is_there(folder) else str(start)
         recipe = replace(recipe, start_from=named)
     _wait_for(folder)
-    run = train(recipe, folder, data_root=data_root, watcher=watcher)
+    train(recipe, folder, data_root=data_root, watcher=watcher)
+    run = Run.open(folder)  # which knows where it was trained: perhaps long ago, and by another version
     return measure(job, run, load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size))
 
 
@@ -77,16 +79,18 @@ def measure(job: Job, run: Run, dataset: Dataset) -> Result:
         warnings.simplefilter("always")
         scaling = TemperatureScaling.fit(logits, labels)
     records = read_records(run.folder / METRICS)
+    here = describe_environment()
     return Result(
         job=job,
         seconds=_latest(records, "seconds"),
         cpu_seconds=_latest(records, "processor_seconds") or None,
         device=processes.device.type,
-        environment=describe_environment(),
+        environment=run.facts.environment,
         data=data_facts(dataset),
         splits=splits,
         rescaled=Rescaled(fitted_on, scaling.temperature, bool(warned), _calibration(scaling(test[0]), test[1])),
         variance=_variance(model, run, dataset.test, processes),
+        measured_in=None if _versions(here) == _versions(run.facts.environment) else here,
     )
 
 
@@ -100,6 +104,11 @@ def data_facts(dataset: Dataset) -> dict[str, Any]:
         "mean": list(dataset.mean),
         "std": list(dataset.std),
     }
+
+
+def _versions(environment: dict[str, Any]) -> dict[str, Any]:
+    """Of an environment, what decides a result: the machine is no part of it."""
+    return {name: value for name, value in environment.items() if name not in HARDWARE}
 
 
 def _latest(records: list[Record], name: str) -> float:

@@ -10,10 +10,12 @@ from typing import Any
 
 from singleshot.experiments.figures import save_figure
 from singleshot.experiments.plan import Grid
+from singleshot.experiments.scales import base_recipe
 from singleshot.experiments.store import ResultStore, dataset_name
 from singleshot.experiments.table_formats import FORMATS
 from singleshot.experiments.tables import Table, build_table
 from singleshot.files import write_text
+from singleshot.training.recipe import Recipe
 
 SUFFIXES = {"text": ".txt", "markdown": ".md", "latex": ".tex", "csv": ".csv"}
 
@@ -40,9 +42,16 @@ def exhibit_all(grids: Sequence[Grid], store: ResultStore, folder: Path) -> Exhi
     return made
 
 
+def _name(exhibit: str, bases: Sequence[Recipe]) -> str:
+    """Of its files: all that one may ask for in the same folder, so that none takes the place of another."""
+    dataset, models = bases[0].dataset, [base.model for base in bases]
+    papers = base_recipe("paper", dataset=dataset, model=models[0])
+    return "-".join([exhibit, dataset_name(dataset), *models, *(["paper"] if bases[0] == papers else [])])
+
+
 def _write_tables(exhibit: str, grid: Grid, store: ResultStore, folder: Path, made: Exhibition) -> None:
     for base in grid.bases:
-        name = f"{exhibit}-{dataset_name(base.dataset)}-{base.model}"
+        name = _name(exhibit, [base])
         table = build_table(exhibit, base, grid.seeds, store)
         for form, written in FORMATS.items():
             write_text(folder / "tables" / f"{name}{SUFFIXES[form]}", written(table))
@@ -51,7 +60,7 @@ def _write_tables(exhibit: str, grid: Grid, store: ResultStore, folder: Path, ma
 
 
 def _write_figure(exhibit: str, grid: Grid, store: ResultStore, folder: Path, made: Exhibition) -> None:
-    name = f"{exhibit}-{dataset_name(grid.bases[0].dataset)}"
+    name = _name(exhibit, grid.bases)
     path = folder / "figures" / f"{name}.png"
     try:
         numbers = save_figure(exhibit, grid.bases, grid.seeds, store, path)

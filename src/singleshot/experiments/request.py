@@ -25,6 +25,14 @@ _FIGURES = {
     "fig5": ((_TINY, "resnet34"), (_CIFAR, "resnet34")),
 }
 """Data sets and networks of the paper's figures; Fig. 4 does not name its networks, so it has all of them."""
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "exhibits": list,
+    "dataset": (str, type(None)),
+    "models": list,
+    "seeds": int,
+    "scale": str,
+}
+"""What JSON holds for each field of a request."""
 
 
 @dataclass(frozen=True)
@@ -94,15 +102,25 @@ class Request:
         """What is being made in this folder."""
         path = folder / FILE
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            content["exhibits"], content["models"] = tuple(content["exhibits"]), tuple(content["models"])
-            return cls(**content)
+            return cls(**_checked(json.loads(path.read_text(encoding="utf-8"))))
         except FileNotFoundError:
             raise ValueError(
                 f"{folder} holds no grid: there is no {FILE}; `singleshot reproduce table1 --output {folder}` makes one"
             ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is damaged ({error}); the command that made it writes it anew") from None
+
+
+def _checked(content: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a request, each of its own type; whether such things exist is seen when the grids are made."""
+    for name, kinds in _KINDS.items():
+        if not isinstance(content[name], kinds):
+            raise TypeError(f"{name} cannot be {content[name]!r}")
+    texts = {name: tuple(content[name]) for name, kinds in _KINDS.items() if kinds is list}
+    for name, values in texts.items():
+        if not all(isinstance(value, str) for value in values):
+            raise TypeError(f"{name} must be names, not {content[name]!r}")
+    return {**content, **texts}
 
 
 def _named(dataset: str) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from singleshot.experiments.job import Job
 from singleshot.metrics import Calibration, VarianceHistogram
 
 FORMAT = "singleshot.result/1"
-State = TypeVar("State", Calibration, VarianceHistogram)
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,12 @@ class Result:
     seconds: float  # of training, by the clock
     cpu_seconds: float | None  # of training, by the processor, which other work does not lengthen; None: not recorded
     device: str
-    environment: dict[str, Any]
+    environment: dict[str, Any]  # that it was trained in
     data: dict[str, Any]  # of the images: how many, of how many classes, and their statistics
     splits: dict[str, Calibration]  # one forward pass per image: "test", and "validation" where images were held out
     rescaled: Rescaled
     variance: VarianceHistogram | None  # of stochastic passes over the test images; None for a network without noise
+    measured_in: dict[str, Any] | None = None  # the environment, where its versions are not those of the training
 
     @property
     def test(self) -> Calibration:
@@ -66,6 +66,7 @@ class Result:
             "splits": {name: _with_metrics(calibration) for name, calibration in self.splits.items()},
             "rescaled": rescaled,
             "variance": None if self.variance is None else self.variance.to_dict(),
+            "measured_in": self.measured_in,
         }
 
     @classmethod
@@ -81,10 +82,8 @@ class Result:
         try:
             rescaled = content["rescaled"]
             variance = content["variance"]
-            splits = {
-                str(name): _seen(Calibration.from_dict(split["calibration"]))
-                for name, split in content["splits"].items()
-            }
+            measured_in = content.get("measured_in")  # older results lack it
+            splits = {str(name): _calibration(split["calibration"]) for name, split in content["splits"].items()}
             if set(splits) != expected:
                 raise KeyError(f"its splits are {', '.join(splits)}, not {', '.join(sorted(expected))}")  # noqa: TRY301
             return cls(
@@ -93,17 +92,18 @@ class Result:
                 cpu_seconds=None if content["cpu_seconds"] is None else _positive(content["cpu_seconds"]),
                 device=str(content["device"]),
                 environment=_object(content["environment"]),
-                data=_object(content["data"]),
+                data=_data(content["data"]),
                 splits=splits,
                 rescaled=Rescaled(
                     fitted_on="validation" if "validation" in expected else "train",
                     temperature=_positive(rescaled["temperature"]),
                     bounded=bool(rescaled["bounded"]),
-                    calibration=_seen(Calibration.from_dict(rescaled["calibration"])),
+                    calibration=_calibration(rescaled["calibration"]),
                 ),
-                variance=None if variance is None else _seen(VarianceHistogram.from_dict(variance)),
+                variance=None if variance is None else _variance(variance),
+                measured_in=None if measured_in is None else _object(measured_in),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f"{source}: a damaged result ({error})") from None
 
 
@@ -127,7 +127,23 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-def _seen(state: State) -> State:
-    """A state of no examples has no metrics."""
-    state.compute()
+def _data(value: Any) -> dict[str, Any]:
+    data = _object(value)
+    for name in ("train", "test", "classes"):
+        if type(data.get(name)) is not int:
+            raise TypeError(f"its data has {name} {data.get(name)!r}, not a number of them")
+    return data
+
+
+def _calibration(content: Any) -> Calibration:
+    state = Calibration.from_dict(content)
+    brier = state.compute().brier  # an error where no example was seen
+    if brier > 2 * (1 + 1e-6):  # probabilities sum to 1 but for rounding
+        raise ValueError(f"its Brier score is {brier:g}, and can be 2 at most")
+    return state
+
+
+def _variance(content: Any) -> VarianceHistogram:
+    state = VarianceHistogram.from_dict(content)
+    state.compute()  # an error where no example was seen
     return state

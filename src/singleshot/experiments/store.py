@@ -42,9 +42,9 @@ class ResultStore:
     def _read(self, path: Path) -> None:
         try:
             result = Result.from_dict(json.loads(path.read_text(encoding="utf-8")), source=str(path))
-        except (OSError, ValueError, RecursionError) as error:
-            reason = str(error)
-            self.skipped.append(reason if str(path) in reason else f"{path}: {reason}")
+        except (OSError, ValueError, OverflowError, RecursionError) as error:
+            reason = str(error) if str(path) in str(error) else f"{path}: {error}"
+            self.skipped.append(f"{reason}; remove the file, or use the version that wrote it")
             return
         key = result.job.key
         if path.stem != key:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -43,18 +44,22 @@ class RunState:
     best: dict[str, float] | None = None  # step and validation NLL of the best checkpoint
     sums: Sums = field(default_factory=Sums)
     seconds: float = 0.0  # spent in this run so far, over all its starts
-    processor_seconds: float = 0.0  # of this process, which other work on the machine does not lengthen
+    # Of this process, which other work on the machine does not lengthen; NaN, which stays so whatever is added, where
+    # a part of it was not recorded.
+    processor_seconds: float = 0.0
     scaler: dict[str, Any] = field(default_factory=dict)  # of float16's loss scale
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON, which keeps floats exactly."""
-        return asdict(self)
+        """Plain values, ready for JSON, which keeps floats exactly and knows no NaN."""
+        unknown = {"processor_seconds": None} if math.isnan(self.processor_seconds) else {}
+        return {**asdict(self), **unknown}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> RunState:
         """What `to_dict` gave; a ValueError where it is something else."""
         try:
             best, sums = content["best"], content["sums"]
+            processor_seconds = content.get("processor_seconds")  # older checkpoints lack it
             return cls(
                 step=_count(content["step"]),
                 epochs_closed=_count(content["epochs_closed"]),
@@ -67,7 +72,7 @@ class RunState:
                     accuracy=float(sums["accuracy"]),
                 ),
                 seconds=float(content["seconds"]),
-                processor_seconds=float(content.get("processor_seconds", 0.0)),  # older checkpoints lack it
+                processor_seconds=math.nan if processor_seconds is None else float(processor_seconds),
                 scaler=dict(content["scaler"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:

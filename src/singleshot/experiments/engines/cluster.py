@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +12,16 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from singleshot import __version__
 from singleshot.errors import StoppedError
-from singleshot.experiments.engines.engine import GridWatcher, Outcome
+from singleshot.experiments.engines.engine import MOST_TRIES, GridWatcher, Outcome, Todo, next_of
+from singleshot.experiments.engines.scheduler import connected
+from singleshot.experiments.engines.workers import Workers
 from singleshot.experiments.job import Job
 from singleshot.experiments.result import Result
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 """How often the driver looks for new workers while nothing else happens."""
 
@@ -41,66 +41,62 @@ class DaskEngine:
     workspace: Path
     data_root: Path | None = None
 
-    def run(self, jobs: Sequence[Job], watcher: GridWatcher) -> Generator[Outcome, None, None]:
+    def run(self, todo: Todo, watcher: GridWatcher) -> Generator[Outcome, None, None]:
         """The outcome of each job, as they come; closing the iterator stops the runs under way."""
-        todo = deque(jobs)
+        begun: set[str] = set()
+        stranded: Counter[str] = Counter()
+        upcoming = next_of(todo, begun)
         places = self.workspace.absolute(), None if self.data_root is None else self.data_root.absolute()
         call = uuid4().hex  # in the name of every task: nothing of an earlier or another driver is taken for ours
-        running: dict[str, tuple[Job, Future[Any]]] = {}
+        running: dict[str, _Task] = {}
         news: SimpleQueue[Any] = SimpleQueue()  # futures that are done, and workers that are gone
         # Closing the client drops its futures, and the scheduler cancels what nobody waits for.
-        with _connected(self.scheduler) as client, _told(client, news):
-            workers = _Workers(client)
+        with connected(self.scheduler) as client, _told(client, news):
+            workers = Workers(client, watcher)
             is_idle = False
-            while todo or running:
-                there = workers.count()
+            while upcoming or running:
+                there = workers.there()
                 if not there and not is_idle:
                     watcher.waiting(f"the cluster has no worker: start one with `dask worker {self.scheduler}`")
                 is_idle = not there
+                for name in [name for name, task in running.items() if task.is_stranded(there)]:
+                    job = running.pop(name).job
+                    stranded[job.key] += 1
+                    if stranded[job.key] < MOST_TRIES:
+                        begun.remove(job.key)
+                    else:
+                        yield Outcome(job, None, f"its workers died, {MOST_TRIES} times; is there memory enough?")
+                    upcoming = next_of(todo, begun)
                 # No more jobs than workers: one that waits behind another counts as killed, too, if their worker dies.
-                for _ in range(min(len(todo), there - len(running))):
-                    job = todo.popleft()
-                    name = f"singleshot-{job.key}-{call}"
-                    future = client.submit(_work, job, *places, key=name)
-                    running[name] = job, future
+                while upcoming and len(running) < len(there):
+                    name = f"singleshot-{upcoming.key}-{call}-{stranded[upcoming.key]}"
+                    only = there if workers.unfit else None
+                    future = client.submit(_work, upcoming, *places, key=name, workers=only)
+                    running[name] = _Task(upcoming, future, only)
                     future.add_done_callback(news.put)
-                    watcher.started(job)
+                    watcher.started(upcoming)
+                    begun.add(upcoming.key)
+                    upcoming = next_of(todo, begun)
                 with suppress(Empty):
                     new = news.get(timeout=LOOK_SECONDS)
                     if isinstance(new, dict):
                         _tell_of_losses(new, running, watcher)
                     elif new.key in running:
-                        job, future = running.pop(new.key)
-                        yield _outcome(job, future, self.scheduler)
+                        yield _outcome(running.pop(new.key), self.scheduler)
+                        upcoming = next_of(todo, begun)
 
 
-def _connected(address: str) -> Client:
-    """A connection to the scheduler, or an error that says what to do."""
-    try:
-        from distributed import Client
-        from distributed.utils import LoopRunner
-    except ImportError:
-        raise ValueError("--engine dask needs the extra: pip install 'singleshot[cluster]'") from None
-    if not address:  # dask would start a cluster of its own
-        raise ValueError("--engine dask needs the address of its scheduler, such as --scheduler tcp://host:8786")
-    try:
-        LoopRunner(asynchronous=False).run_sync(_knock, address)  # a Client that fails would leave its thread behind
-        return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        reason = str(error) or type(error).__name__
-    raise ValueError(
-        f"--scheduler {address} cannot be reached ({reason}). Start one with `dask scheduler` and give the address it "
-        "shows, such as tcp://host:8786; a firewall must let its port through"
-    )
+@dataclass(frozen=True)
+class _Task:
+    """A job that was given to the cluster."""
 
+    job: Job
+    future: Future[Any]
+    only: set[str] | None  # the workers that may make it, where not all may
 
-async def _knock(address: str) -> None:
-    from distributed import Security
-    from distributed.comm.core import connect
-
-    arguments = Security().get_connection_args("client")
-    comm = await connect(address, timeout=CONNECT_SECONDS, **arguments)
-    await comm.close()
+    def is_stranded(self, there: set[str]) -> bool:
+        """Whether none of its workers is left: dask would wait for those very ones, and not take others."""
+        return self.only is not None and not self.only & there
 
 
 @contextmanager
@@ -116,53 +112,21 @@ def _told(client: Client, news: SimpleQueue[Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        client.unsubscribe_topic("all")
+        if client.status == "running":  # one that lost its scheduler has closed itself, and would complain
+            client.unsubscribe_topic("all")
 
 
-class _Workers:
-    """The workers of a cluster, each of which must have the library in the version of the driver."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.checked: set[str] = set()
-
-    def count(self) -> int:
-        """How many there are now; new ones are asked for their version first."""
-        there = _asked(self.client.nthreads)
-        if not self.checked.issuperset(there):
-            self._check()
-            self.checked.update(there)
-        return len(there)
-
-    def _check(self) -> None:
-        versions = _asked(self.client.get_versions, packages=["singleshot"])
-        for address, facts in versions["workers"].items():
-            found = facts["packages"].get("singleshot")
-            if found != __version__:
-                raise ValueError(
-                    f"the dask worker at {address} has {f'singleshot {found}' if found else 'no singleshot'}, this is "
-                    f"{__version__}: install the same on every machine. Finished runs are kept"
-                )
-
-
-def _asked(question: Any, **options: Any) -> Any:
-    try:
-        return question(**options)
-    except OSError as error:
-        reason = str(error) or type(error).__name__
-    raise StoppedError(f"the dask scheduler is gone ({reason}). Finished runs are kept; the same command goes on")
-
-
-def _tell_of_losses(event: dict[str, Any], running: dict[str, tuple[Job, Future[Any]]], watcher: GridWatcher) -> None:
+def _tell_of_losses(event: dict[str, Any], running: dict[str, _Task], watcher: GridWatcher) -> None:
     for name in set(event["processing-tasks"]) & set(running):
-        watcher.lost(running[name][0], f"its worker {event['worker']} is gone")
+        watcher.lost(running[name].job, f"its worker {event['worker']} is gone")
 
 
-def _outcome(job: Job, future: Future[Any], scheduler: str) -> Outcome:
+def _outcome(task: _Task, scheduler: str) -> Outcome:
     from distributed import CancelledError, KilledWorker
 
+    job = task.job
     try:
-        kind, content = future.result()
+        kind, content = task.future.result()
     except CancelledError:  # not by us: we do not listen any more when we cancel
         reason = f"the dask scheduler {scheduler} is gone, or gave up run {job.key}"
     except KilledWorker as error:

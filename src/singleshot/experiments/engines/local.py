@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 import time
-from collections import deque
-from collections.abc import Generator, Sequence
+from collections import Counter, deque
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -22,7 +22,7 @@ from typing import Any
 
 from singleshot.errors import StoppedError
 from singleshot.experiments.child_processes import interrupts_held_back, one_thread_each
-from singleshot.experiments.engines.engine import MOST_TRIES, GridWatcher, Outcome
+from singleshot.experiments.engines.engine import MOST_TRIES, GridWatcher, Outcome, Todo, next_of
 from singleshot.experiments.job import Job
 from singleshot.experiments.result import Result
 
@@ -35,44 +35,42 @@ class LocalEngine:
     processes: int
     data_root: Path | None = None
 
-    def run(self, jobs: Sequence[Job], watcher: GridWatcher) -> Generator[Outcome, None, None]:
+    def run(self, todo: Todo, watcher: GridWatcher) -> Generator[Outcome, None, None]:
         """The outcome of each job, as they come; closing the iterator ends the processes."""
-        todo = deque(jobs)
-        tries: dict[str, int] = {}
-        workers = {}
+        again: deque[Job] = deque()  # whose process was ended
+        tries: Counter[str] = Counter()  # of all that were begun
+        workers: dict[int, _Worker] = {}  # by their place
         try:
-            with one_thread_each(), interrupts_held_back():
-                for place in range(min(self.processes, len(todo))):
-                    worker = _Worker.start(self, place)
-                    workers[worker.connection] = worker
-            while workers:
-                for worker in workers.values():
-                    if worker.job is None and todo:
-                        worker.job = todo.popleft()
-                        with suppress(ConnectionError):  # one that died while it had nothing to do shows below
-                            worker.connection.send(worker.job)
-                        watcher.started(worker.job)
-                busy = [connection for connection, worker in workers.items() if worker.job is not None]
+            while True:
+                for place in range(self.processes):
+                    if place in workers and workers[place].job is not None:
+                        continue
+                    job = again.popleft() if again else next_of(todo, tries)
+                    if job is None:
+                        break
+                    if place not in workers:
+                        with one_thread_each(), interrupts_held_back():
+                            workers[place] = _Worker.start(self, place)
+                    workers[place].begin(job)
+                    tries[job.key] += 1
+                    watcher.started(job)
+                busy = {worker.connection: worker for worker in workers.values() if worker.job is not None}
                 if not busy:
                     break
                 for ready in wait(busy):
                     assert isinstance(ready, Connection)
-                    worker = workers[ready]
+                    worker = busy[ready]
                     job = worker.job
                     assert job is not None
                     try:
                         outcome = _received(job, ready.recv())
                         worker.job = None
-                    except (EOFError, ConnectionError):
-                        del workers[ready]
+                    except (EOFError, OSError):  # the latter where it was ended in the middle of its answer
+                        del workers[worker.place]
                         reason = f"its process was ended ({worker.ending()})"
-                        tries[job.key] = tries.get(job.key, 0) + 1
-                        with one_thread_each(), interrupts_held_back():
-                            replacement = _Worker.start(self, worker.place)
-                        workers[replacement.connection] = replacement
                         if tries[job.key] < MOST_TRIES:
                             watcher.lost(job, reason)
-                            todo.appendleft(job)
+                            again.append(job)
                             continue
                         outcome = Outcome(job, None, f"{reason}, {MOST_TRIES} times; is there memory enough?")
                     yield outcome
@@ -101,6 +99,12 @@ class _Worker:
         process.start()
         theirs.close()
         return cls(process, ours, place)
+
+    def begin(self, job: Job) -> None:
+        """Let it make this run."""
+        self.job = job
+        with suppress(ConnectionError):  # one that died while it had nothing to do shows when it is listened to
+            self.connection.send(job)
 
     def ending(self) -> str:
         """How the process ended, in words."""
