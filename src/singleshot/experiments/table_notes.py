@@ -104,7 +104,8 @@ def notes_on_runs(runs: Sequence[Result]) -> Iterator[str]:
     unlike = [f"{title} {', '.join(found)}" for title, found in versions.items() if len(found) > 1]
     if unlike:
         yield f"Runs of {'; '.join(unlike)}."
-    if len({tuple(str(run.environment.get(name)) for name in _MACHINE) for run in runs}) > 1:
+    machines = ({str(run.environment[name]) for run in runs if name in run.environment} for name in _MACHINE)
+    if any(len(found) > 1 for found in machines):  # what a run does not know is no difference
         yield "The runs were made on unlike machines, which their times show as well."
     if any(run.data != runs[0].data for run in runs):
         yield "The runs were made with unlike images under the name of this data set."
