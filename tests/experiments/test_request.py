@@ -42,6 +42,34 @@ def test_a_file_with_something_of_another_kind_is_damaged(change: dict[str, Any]
         Request.load(tmp_path)
 
 
+def test_a_file_that_lacks_something_says_what(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"a": 1}')
+    with pytest.raises(ValueError, match=rf"{FILE} is damaged \(exhibits is missing\)"):
+        Request.load(tmp_path)
+
+
+def test_a_file_in_place_of_the_folder_holds_no_grid(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="file holds no grid"):
+        Request.load(tmp_path / "file")
+
+
+def test_a_folder_is_named_by_its_whole_path_and_a_name_that_is_none_is_left_to_be_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "birds").mkdir()
+    monkeypatch.chdir(tmp_path)
+    found = {name: Request(("fig2",), name).grids()[0].bases[0].dataset for name in ("digits", "birds", "digit", "a/b")}
+    assert found == {
+        "digits": "digits",
+        "birds": str(tmp_path / "birds"),
+        "digit": "digit",
+        "a/b": str(tmp_path / "a/b"),
+    }
+    with pytest.raises(ValueError, match="dataset must be a name or a folder"):
+        Request(("fig2",), "").grids()
+
+
 @pytest.mark.parametrize("text", ["", "[]", "7", "{}", "[" * 100_000])
 def test_a_file_that_is_no_request_is_damaged(text: str, tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(text)

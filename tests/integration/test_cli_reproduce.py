@@ -18,6 +18,7 @@ from singleshot.cli import main
 from singleshot.experiments.job import job_of
 from singleshot.experiments.scales import base_recipe
 from singleshot.experiments.store import ResultStore
+from singleshot.training.run import FACTS
 
 COMMAND = [sys.executable, "-m", "singleshot", "reproduce"]
 DIGITS = ["--dataset", "digits", "--model", "resnet18", "--seeds", "1", "--jobs", "1"]
@@ -181,7 +182,11 @@ def test_a_run_that_fails_is_named_and_what_it_is_for_is_not_drawn(
         (["table1", "--jobs", "-2"], "--jobs must be at least 1"),
         (["table1", "--model", "resnet50"], "model='resnet50' is unknown; choose one of densenet40_12"),
         (["table1", "--dataset", "cifar100", "--data-root", "nowhere"], "singleshot data fetch cifar100"),
-        (["table1", "--dataset", "no_such_set"], "no_such_set"),
+        (["table1", "--dataset", "digit"], "'digit' is no data set; did you mean 'digits'?"),
+        (["table1", "--dataset", "no/such/set"], "there is no folder"),
+        (["table1", "--dataset", ""], "dataset must be a name or a folder"),
+        (["table1", "--dataset", "digits", "--output", "run"], "--output run is the folder of a single run"),
+        (["status", "--output", "occupied"], "occupied holds no grid"),
         (["table1", "--engine", "dask"], "--engine dask and --scheduler tcp://HOST:PORT go together"),
         (["table1", "--scheduler", "tcp://here:1"], "--engine dask and --scheduler tcp://HOST:PORT go together"),
         (["status"], "reproduce holds no grid: there is no grid.json"),
@@ -190,6 +195,8 @@ def test_a_run_that_fails_is_named_and_what_it_is_for_is_not_drawn(
 )
 def test_mistakes_are_one_message_and_exit_code_2(args: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "occupied").write_text("a file where a folder should be")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / FACTS).touch()
     refused = reproduce(*args, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert message in refused.stderr

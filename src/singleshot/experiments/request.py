@@ -76,10 +76,13 @@ class Request:
         else:
             own = _TINY if exhibit == "tableA" else _CIFAR
             places = tuple((own, model) for model in SMALL_MODELS)
-        datasets = [_named(self.dataset)] if self.dataset else list(dict.fromkeys(dataset for dataset, _ in places))
+        asked = self.dataset is not None
+        datasets = (
+            list(dict.fromkeys(dataset for dataset, _ in places)) if self.dataset is None else [_named(self.dataset)]
+        )
         found = {}
         for dataset in datasets:
-            papers = [model for own, model in places if self.dataset or own == dataset]
+            papers = [model for own, model in places if asked or own == dataset]
             found[dataset] = list(dict.fromkeys(self.models or papers))
         return found
 
@@ -103,7 +106,7 @@ class Request:
         path = folder / FILE
         try:
             return cls(**_checked(json.loads(path.read_text(encoding="utf-8"))))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise ValueError(
                 f"{folder} holds no grid: there is no {FILE}; `singleshot reproduce table1 --output {folder}` makes one"
             ) from None
@@ -114,8 +117,8 @@ class Request:
 def _checked(content: dict[str, Any]) -> dict[str, Any]:
     """The fields of a request, each of its own type; whether such things exist is seen when the grids are made."""
     for name, kinds in _KINDS.items():
-        if not isinstance(content[name], kinds):
-            raise TypeError(f"{name} cannot be {content[name]!r}")
+        if name not in content or not isinstance(content[name], kinds):
+            raise TypeError(f"{name} cannot be {content[name]!r}" if name in content else f"{name} is missing")
     texts = {name: tuple(content[name]) for name, kinds in _KINDS.items() if kinds is list}
     for name, values in texts.items():
         if not all(isinstance(value, str) for value in values):
@@ -124,5 +127,9 @@ def _checked(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(dataset: str) -> str:
-    """A known name as it is; a folder by its whole path, so that it is the same run from wherever it is asked for."""
-    return dataset if dataset in list_datasets() else str(Path(dataset).resolve())
+    """A name as it is; a folder by its whole path, so that it is the same run from wherever it is asked for."""
+    if not dataset:
+        raise ValueError("dataset must be a name or a folder of images by class, got ''")
+    folder = Path(dataset)
+    is_name = dataset in list_datasets() or not (folder.is_dir() or len(folder.parts) > 1)
+    return dataset if is_name else str(folder.resolve())

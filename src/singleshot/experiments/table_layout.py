@@ -39,12 +39,14 @@ def layout(table: Table, *, plus_minus: str | None = " ± ") -> list[Line]:
 
 
 def number(metric: str, value: float) -> str:
-    """With the digits the paper prints: accuracy in percent.
+    """With the digits the paper prints, accuracy in percent; what no table has room for is shortened.
 
-    >>> number("accuracy", 0.50821), number("nll", 2.05)
-    ('50.82', '2.050')
+    >>> number("accuracy", 0.50821), number("nll", 2.05), number("nll", 1e300)
+    ('50.82', '2.050', '1e+300')
     """
-    return f"{100 * value:.2f}" if metric == "accuracy" else f"{value:.3f}"
+    if metric == "accuracy":
+        return f"{100 * value:.2f}"
+    return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
 def time_text(time: Estimate | None, seeds: int) -> str:
