@@ -10,7 +10,7 @@ from singleshot.data import load_dataset
 from singleshot.data.split import split_training
 from singleshot.environment import describe_environment
 from singleshot.experiments import execution
-from singleshot.experiments.execution import PASSES, execute
+from singleshot.experiments.execution import MEASURED_PASSES, execute
 from singleshot.experiments.job import Job, job_of
 from singleshot.experiments.progress import progress_of
 from singleshot.experiments.result import Result
@@ -63,7 +63,7 @@ def test_a_result_is_what_the_run_gives_by_hand(tmp_path: Path) -> None:
     for number, start in enumerate(range(0, len(dataset.test), 128)):
         images, labels = dataset.test.images[start : start + 128], dataset.test.labels[start : start + 128]
         with torch.no_grad():
-            logits = sample(model, normalization(images), samples=PASSES, seed=number)
+            logits = sample(model, normalization(images), samples=MEASURED_PASSES, seed=number)
         passes.update(logits=logits, labels=labels)
     assert result.variance.to_dict() == passes.to_dict()
 

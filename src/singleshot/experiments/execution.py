@@ -27,7 +27,7 @@ from singleshot.training.run import METRICS, Run
 from singleshot.training.runner import train
 from singleshot.training.watcher import Watcher
 
-PASSES = 5
+MEASURED_PASSES = 5
 """Stochastic passes whose variance is measured on the test images, the paper's number."""
 HARDWARE = ("machine", "processor", "cores")
 
@@ -144,6 +144,6 @@ def _variance(model: nn.Module, run: Run, part: Images, processes: Processes) ->
     with quiet(model):
         for number, start in enumerate(range(0, len(part), BATCH)):
             images = part.images[start : start + BATCH].to(processes.device)
-            passes = sample(model, normalization(images), samples=PASSES, seed=number)
+            passes = sample(model, normalization(images), samples=MEASURED_PASSES, seed=number)
             histogram.update(logits=passes.float(), labels=part.labels[start : start + BATCH])
     return histogram

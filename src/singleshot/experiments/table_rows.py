@@ -45,12 +45,12 @@ class Cell:
 
     def to_dict(self) -> dict[str, float | None]:
         """Plain values, ready for JSON and CSV: what is missing or infinite is None."""
-        measured = self.measured or Estimate(math.inf, None, 0)
+        measured = self.measured
         return {
-            "mean": measured.mean if math.isfinite(measured.mean) else None,
-            "standard_error": measured.standard_error,
+            "mean": measured.mean if measured and math.isfinite(measured.mean) else None,
+            "standard_error": measured.standard_error if measured else None,
             "std_over_beta": self.deviation,
-            "seeds": measured.seeds,
+            "seeds": measured.seeds if measured else 0,
             "paper": self.paper,
             "paper_std": self.paper_deviation,
         }
