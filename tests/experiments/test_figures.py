@@ -26,6 +26,17 @@ def test_the_numbers_are_ready_for_json_and_name_no_missing_run(exhibit: str) ->
 
 
 @pytest.mark.parametrize("exhibit", FIGURES)
+def test_no_label_is_longer_than_its_axis(exhibit: str) -> None:
+    """Longer ones run into the titles above, or off the picture."""
+    figure, _ = draw_figure(exhibit, [RESNET, VGG], SEEDS, drawn_store())
+    figure.draw_without_rendering()
+    for ax in figure.axes:
+        place = ax.get_window_extent()
+        assert ax.yaxis.label.get_window_extent().height <= 1.02 * place.height
+        assert ax.xaxis.label.get_window_extent().width <= 1.02 * place.width
+
+
+@pytest.mark.parametrize("exhibit", FIGURES)
 def test_drawing_leaves_no_figure_open_and_no_result_changed(exhibit: str) -> None:
     store = drawn_store()
     import matplotlib.pyplot as plt

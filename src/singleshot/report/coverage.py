@@ -28,8 +28,7 @@ def coverage_curve(
     ax = new_axes() if ax is None else ax
     for (name, result), style in zip(results.items(), line_styles(len(results)), strict=True):
         ax.plot(result.bins.lower.numpy(), result.bins.coverage().numpy(), label=name, **style)
-    meaning = "coverage: confidence and its bin's accuracy > τ"
-    ax.set(xlim=(0, 1), ylim=(0, 1.03), xlabel="confidence threshold τ", ylabel=meaning)
+    ax.set(xlim=(0, 1), ylim=(0, 1.03), xlabel="threshold of confidence and bin accuracy", ylabel="coverage")
     ax.set_xticks(FRACTION_TICKS)
     ax.set_yticks(FRACTION_TICKS)
     ax.grid(alpha=0.3, linewidth=0.5)
