@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from singleshot.experiments.job import Job
 from singleshot.experiments.methods import METHODS, READINGS
 from singleshot.experiments.scales import base_recipe
 from singleshot.files import write_text
@@ -70,23 +71,27 @@ REGIMES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
-    parser.add_argument("regimes", nargs="*", default=list(REGIMES), metavar="REGIME", help=f"of {', '.join(REGIMES)}")
+    parser.add_argument("regimes", nargs="*", metavar="REGIME", help=f"of {', '.join(REGIMES)}; none: all")
     arguments = parser.parse_args()
+    if unknown := set(arguments.regimes) - set(REGIMES):
+        parser.error(f"no regime is called {', '.join(sorted(unknown))}; there are {', '.join(REGIMES)}")
     torch.set_num_threads(1)
-    for name in arguments.regimes:
+    for name in arguments.regimes or REGIMES:
         regime = REGIMES[name]
         for method in regime.methods:
             for seed in regime.seeds:
+                recipe = replace(regime.recipe, seed=seed, **METHODS[method].changes).resolved()
                 row: dict[str, object] = {"regime": regime.title, "method": method, "seed": seed}
-                if not any(row.items() <= known.items() for known in _rows()):
-                    recipe = replace(regime.recipe, seed=seed, **METHODS[method].changes)
+                row["run"] = Job(recipe).key  # the hash of its recipe: one that has changed is another run
+                if not any(row["run"] == known["run"] for known in _rows()):
                     _keep(row | _metrics(recipe, arguments.output / f"{name}-{method}-{seed}"))
 
 
 def _metrics(recipe: Recipe, folder: Path) -> dict[str, object]:
     run = train(recipe, folder)
     last = read_records(run.folder / METRICS)[-1]
-    found: dict[str, object] = {"trained_accuracy": last["train_accuracy"]}
+    place = {name: run.facts.environment.get(name) for name in ("revision", "torch", "processor")}
+    found: dict[str, object] = {**place, "trained_accuracy": last["train_accuracy"]}
     return found | {name: last["validation"][name] for name in SHOWN}
 
 

@@ -208,6 +208,8 @@ def _headline_cells(base: Recipe, method: str, store: ResultStore) -> list[str]:
 
 def _seeds_behind(base: Recipe, store: ResultStore) -> str:
     counts = {title: len(values_by_seed(base, method, SEEDS, store)) for method, title in HEADLINE.items()}
+    if not any(counts.values()):
+        return f"{base.model}: no runs yet."
     fewer = "; ".join(f"{title}: {count}" for title, count in counts.items() if count < SEEDS)
     return f"{base.model}: {SEEDS} seeds per row{f', but {fewer}' if fewer else ''}."
 

@@ -76,6 +76,7 @@ def test_the_headline_has_a_row_per_method_and_says_how_many_seeds(build: Module
     assert empty == ""
     assert seeds.startswith("resnet18: 3 seeds per row, but cross-entropy (baseline): 2; the same, T = 5 passes: 0; ")
     assert "; VWCI, the paper's α: 2; " in seeds
+    assert seeds.endswith(". vgg16: no runs yet.")
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(build.HEADLINE.values())
     accuracy = 50 * sum(run.test.compute().accuracy for run in runs[2:])
     assert rows[4].startswith(f"| VWCI, the paper's α | {accuracy:.1f} | 0.")

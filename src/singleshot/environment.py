@@ -9,6 +9,9 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+HARDWARE = ("machine", "processor", "cores")
+"""What of an environment is the machine's."""
+
 
 @cache
 def describe_environment() -> dict[str, str | int | None]:

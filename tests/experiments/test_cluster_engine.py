@@ -40,7 +40,7 @@ from small_grids import (
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A scheduler here and two worker processes, of which a dead one is replaced."""
     with LocalCluster(
         processes=True,
@@ -50,6 +50,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         local_directory=str(tmp_path_factory.mktemp("dask")),
     ) as started:
         yield started
+
+
+@pytest.fixture
+def cluster(started_cluster: LocalCluster) -> LocalCluster:
+    """With both workers, whatever the test before did to them."""
+    until(lambda: len(scheduler_of(started_cluster).workers) == 2)
+    return started_cluster
 
 
 def scheduler_of(cluster: LocalCluster) -> Scheduler:
@@ -131,7 +138,7 @@ def test_a_cluster_without_workers_is_waited_for_and_it_is_said(tmp_path: Path) 
         watcher = Impatient(empty)
         (outcome,) = DaskEngine(empty.scheduler_address, tmp_path / "runs").run(lambda: [SHORT], watcher)
         assert outcome.result is not None
-        assert watcher.said == [f"the cluster has no worker: start one with `dask worker {empty.scheduler_address}`"]
+        assert watcher.said == [f"Waiting for a worker: start one with `dask worker {empty.scheduler_address}`"]
 
 
 def test_a_job_that_fails_says_why_and_the_others_go_on(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -173,6 +180,21 @@ def test_workers_must_have_the_revision_of_the_driver(
         next(DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [SHORT], GridWatcher()))
 
 
+def test_a_worker_that_does_not_understand_the_question_is_of_another_version(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = os.getpid()
+
+    def revision() -> str:
+        if os.getpid() != driver:
+            raise ModuleNotFoundError("as in a commit that had no such question")
+        return "mine"
+
+    monkeypatch.setattr(workers, "_revision", revision)
+    with pytest.raises(ValueError, match=r"of revision unknown, this is .* of revision mine: install the same"):
+        next(DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [SHORT], GridWatcher()))
+
+
 @pytest.mark.parametrize(
     ("number", "revision", "fits"),
     [("1.0", "abc", True), ("1.0", None, True), ("1.0", "xyz", False), ("2.0", "abc", False), (None, None, False)],
@@ -202,8 +224,10 @@ def test_a_worker_of_another_version_is_left_out_and_what_the_others_lose_is_beg
     assert [key for key, _ in listener.lost_jobs] == [LONG.key]
     assert fit not in scheduler_of(cluster).workers
     (said,) = (text for text in listener.said if "98.0" in text)
-    assert said.startswith(f"the dask worker at {unfit} has singleshot 98.0, this is singleshot {__version__}")
-    assert said.endswith(": install the same on it; it is left out")
+    assert said.startswith(
+        f"Left out: the dask worker at {unfit} has singleshot 98.0, this is singleshot {__version__}"
+    )
+    assert said.endswith(": install the same on it")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ def test_an_underconfident_network_is_told_of_a_gentler_reading(variance: Varian
     ("loss", "variance", "confidence", "accuracy", "count"),
     [
         ("vwci", "bhattacharyya", 0.9, 0.9, 1000),  # nothing to mend
-        ("vwci", "bhattacharyya", 0.9, 0.8, 20),  # chance may have made it
+        ("vwci", "bhattacharyya", 0.9, 0.8, 50),  # chance may have made it
+        ("vwci", "bhattacharyya", 0.95, 0.0, 1),  # too few to judge
+        ("vwci", "bhattacharyya", 0.95, 0.0, 2),
         ("vwci", "bhattacharyya", 0.6, 0.9, 1000),  # nothing is gentler
         ("vwci", "total_variation", 0.9, 0.6, 1000),  # nothing is bolder
         ("vwci", "epistemic", 0.9, 0.6, 1000),  # neither: no evidence which way to go from there

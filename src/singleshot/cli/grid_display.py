@@ -70,8 +70,8 @@ class GridDisplay(GridWatcher):
         self._line(f"{printable(job.title)} is begun again: {reason}.")
 
     def waiting(self, reason: str) -> None:
-        """Say once why nothing moves."""
-        self._line(f"Waiting: {printable(reason)}.")
+        """Say once why nothing moves, or not all that could."""
+        self._line(f"{printable(reason)}.")
 
     def came(self, outcome: Outcome) -> None:
         """Count a run that came to its end, and say what it gave."""

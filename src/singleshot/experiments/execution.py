@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from singleshot.data import Dataset, Images, load_dataset
 from singleshot.data.split import split_training
-from singleshot.environment import describe_environment
+from singleshot.environment import HARDWARE, describe_environment
 from singleshot.experiments.job import Job
 from singleshot.experiments.result import Rescaled, Result
 from singleshot.files import FolderNotUsableError, exclusive
@@ -29,7 +29,6 @@ from singleshot.training.watcher import Watcher
 
 MEASURED_PASSES = 5
 """Stochastic passes whose variance is measured on the test images, the paper's number."""
-HARDWARE = ("machine", "processor", "cores")
 
 
 def execute(job: Job, workspace: Path, *, data_root: Path | None = None, watcher: Watcher | None = None) -> Result:
@@ -49,7 +48,7 @@ def execute(job: Job, workspace: Path, *, data_root: Path | None = None, watcher
         recipe = replace(recipe, start_from=named)
     _wait_for(folder)
     train(recipe, folder, data_root=data_root, watcher=watcher)
-    run = Run.open(folder)  # which knows where it was trained: perhaps long ago, and by another version
+    run = Run.open(folder)  # which knows where it was begun: perhaps long ago, and by another version
     return measure(job, run, load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size))
 
 

@@ -43,7 +43,7 @@ def exhibit_all(grids: Sequence[Grid], store: ResultStore, folder: Path) -> Exhi
 
 
 def _name(exhibit: str, bases: Sequence[Recipe]) -> str:
-    """Of its files: all that one may ask for in the same folder, so that none takes the place of another."""
+    """Of its files: those of other networks or another scale do not take their place."""
     dataset, models = bases[0].dataset, [base.model for base in bases]
     papers = base_recipe("paper", dataset=dataset, model=models[0])
     return "-".join([exhibit, dataset_name(dataset), *models, *(["paper"] if bases[0] == papers else [])])

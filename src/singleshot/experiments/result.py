@@ -30,12 +30,12 @@ class Result:
     seconds: float  # of training, by the clock
     cpu_seconds: float | None  # of training, by the processor, which other work does not lengthen; None: not recorded
     device: str
-    environment: dict[str, Any]  # that it was trained in
+    environment: dict[str, Any]  # that its training was begun in
     data: dict[str, Any]  # of the images: how many, of how many classes, and their statistics
     splits: dict[str, Calibration]  # one forward pass per image: "test", and "validation" where images were held out
     rescaled: Rescaled
     variance: VarianceHistogram | None  # of stochastic passes over the test images; None for a network without noise
-    measured_in: dict[str, Any] | None = None  # the environment, where its versions are not those of the training
+    measured_in: dict[str, Any] | None = None  # the environment, where its versions are not those
 
     @property
     def test(self) -> Calibration:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from singleshot.environment import HARDWARE
 from singleshot.experiments.measurements import ORACLE, OVER_BETA
 from singleshot.experiments.methods import EPSILONS
 from singleshot.experiments.plan import CI, chosen_smoothing
@@ -11,12 +12,11 @@ from singleshot.experiments.published import PublishedRow
 from singleshot.experiments.result import Result
 from singleshot.experiments.scales import base_recipe
 from singleshot.experiments.store import ResultStore
-from singleshot.experiments.table_rows import Row, eligible_rows
+from singleshot.experiments.table_rows import Row, eligible_rows, measured_rows
 from singleshot.terminal import printable
 from singleshot.training.recipe import Recipe
 
 _VERSIONS = {"revision": "revisions", "singleshot": "singleshot", "torch": "torch"}
-_MACHINE = ("machine", "processor", "cores")
 
 
 def scale_text(recipe: Recipe, runs: Sequence[Result] = ()) -> str:
@@ -40,9 +40,12 @@ def notes_on_rows(rows: Sequence[Row]) -> Iterator[str]:
     oracle = ""
     if ORACLE in methods:
         oracle = "; CI[Oracle] is not eligible: it takes the best β of each column by looking at the test images"
-    candidates = [row for row in rows if row.method != ORACLE and row.seeds]
-    fewer = ", of the rows with the most seeds" if len(eligible_rows(rows)) < len(candidates) else ""
-    yield f"The best measured value of each column is marked{fewer}{oracle}."
+    eligible, measured = eligible_rows(rows), measured_rows(rows)
+    if measured and not eligible:
+        yield "No value is marked as the best of its column while most rows lack seeds."
+    else:
+        fewer = ", of the rows with the most seeds" if len(eligible) < len(measured) else ""
+        yield f"The best measured value of each column is marked{fewer}{oracle}."
     if "ts_case1" in methods:
         yield (
             "TS is the baseline with its temperature fitted on its training images (case 1), or trained on 90 % of "
@@ -86,7 +89,7 @@ def notes_on_paper(exhibit: str, base: Recipe, shown: Sequence[PublishedRow]) ->
 
 def notes_on_time(rows: Sequence[Row]) -> Iterator[str]:
     """What the column of times compares."""
-    trained = [row for row in rows if row.seeds and row.method != ORACLE]
+    trained = measured_rows(rows)
     unknown = "" if all(row.time for row in trained) else "; a dash where it is not known"
     if any(row.time and row.time.seeds != row.seeds for row in trained):
         unknown += "; in brackets the number of seeds it is known of, where that is not the row's"
@@ -104,7 +107,7 @@ def notes_on_runs(runs: Sequence[Result]) -> Iterator[str]:
     unlike = [f"{title} {', '.join(found)}" for title, found in versions.items() if len(found) > 1]
     if unlike:
         yield f"Runs of {'; '.join(unlike)}."
-    machines = ({str(run.environment[name]) for run in runs if name in run.environment} for name in _MACHINE)
+    machines = ({str(run.environment[name]) for run in runs if name in run.environment} for name in HARDWARE)
     if any(len(found) > 1 for found in machines):  # what a run does not know is no difference
         yield "The runs were made on unlike machines, which their times show as well."
     if any(run.data != runs[0].data for run in runs):

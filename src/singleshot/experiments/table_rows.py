@@ -82,11 +82,17 @@ class Row:
 def eligible_rows(rows: Sequence[Row]) -> list[Row]:
     """Those of which one may be the best of a column: with the most seeds, lest a row win by the seeds it lacks.
 
-    The oracle chooses by the test images, and may not.
+    While these are not the most rows there is no best one. The oracle chooses by the test images, and may not be it.
     """
-    candidates = [row for row in rows if row.method != ORACLE and row.seeds]
+    candidates = measured_rows(rows)
     most = max((row.seeds for row in candidates), default=0)
-    return [row for row in candidates if row.seeds == most]
+    eligible = [row for row in candidates if row.seeds == most]
+    return eligible if len(eligible) > len(candidates) / 2 else []
+
+
+def measured_rows(rows: Sequence[Row]) -> list[Row]:
+    """Those that have runs of their own; what the oracle has is chosen from others."""
+    return [row for row in rows if row.method != ORACLE and row.seeds]
 
 
 def build_row(

@@ -6,6 +6,7 @@ No reading is right for every network (docs/results.md), but one look at held-ou
 from __future__ import annotations
 
 from singleshot.metrics.examples import Examples
+from singleshot.predictions.evaluation import FEWEST_RESAMPLED
 from singleshot.report.verdict import SMALL, mean_gap, points
 from singleshot.training.recipe import Recipe
 
@@ -18,8 +19,10 @@ def reading_advice(recipe: Recipe, held_out: Examples) -> str | None:
 
     Only a gap that chance cannot have made counts. ``held_out`` must not be test images: advice is a choice.
     """
+    if recipe.loss != "vwci" or len(held_out) < FEWEST_RESAMPLED:
+        return None
     gap, reach = mean_gap(held_out)
-    if recipe.loss != "vwci" or abs(gap) - reach <= SMALL:
+    if abs(gap) - reach <= SMALL:
         return None
     size = f"{points(abs(gap), reach)} on held-out images"
     if gap > 0 and recipe.variance in _GENTLE:

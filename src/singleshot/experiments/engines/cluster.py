@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from singleshot.errors import StoppedError
 from singleshot.experiments.engines.engine import MOST_TRIES, GridWatcher, Outcome, Todo, next_of
-from singleshot.experiments.engines.scheduler import connected
+from singleshot.experiments.engines.scheduler import asked, connected
 from singleshot.experiments.engines.workers import Workers
 from singleshot.experiments.job import Job
 from singleshot.experiments.result import Result
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 """How often the driver looks for new workers while nothing else happens."""
+
+ANSWER_SECONDS = 30.0
+"""How long a finished result may take to come; if its worker dies meanwhile it never does."""
 
 _one_at_a_time = threading.Lock()
 """In a worker: a run has the device for itself, however many threads the worker was given."""
@@ -57,10 +60,13 @@ class DaskEngine:
             while upcoming or running:
                 there = workers.there()
                 if not there and not is_idle:
-                    watcher.waiting(f"the cluster has no worker: start one with `dask worker {self.scheduler}`")
+                    watcher.waiting(f"Waiting for a worker: start one with `dask worker {self.scheduler}`")
                 is_idle = not there
                 for name in [name for name, task in running.items() if task.is_stranded(there)]:
-                    job = running.pop(name).job
+                    task = running.pop(name)
+                    job = task.job
+                    if not task.is_lost:  # the word that its worker is gone comes later, or never
+                        watcher.lost(job, "its worker is gone")
                     stranded[job.key] += 1
                     if stranded[job.key] < MOST_TRIES:
                         begun.remove(job.key)
@@ -70,9 +76,9 @@ class DaskEngine:
                 # No more jobs than workers: one that waits behind another counts as killed, too, if their worker dies.
                 while upcoming and len(running) < len(there):
                     name = f"singleshot-{upcoming.key}-{call}-{stranded[upcoming.key]}"
-                    only = there if workers.unfit else None
-                    future = client.submit(_work, upcoming, *places, key=name, workers=only)
-                    running[name] = _Task(upcoming, future, only)
+                    # Never those that came since: what they have was not asked yet.
+                    future = asked(client.submit, _work, upcoming, *places, key=name, workers=there)
+                    running[name] = _Task(upcoming, future, there)
                     future.add_done_callback(news.put)
                     watcher.started(upcoming)
                     begun.add(upcoming.key)
@@ -82,21 +88,27 @@ class DaskEngine:
                     if isinstance(new, dict):
                         _tell_of_losses(new, running, watcher)
                     elif new.key in running:
-                        yield _outcome(running.pop(new.key), self.scheduler)
+                        outcome = _outcome(running[new.key], self.scheduler)
+                        if outcome is None:
+                            new.add_done_callback(news.put)
+                            continue
+                        del running[new.key]
+                        yield outcome
                         upcoming = next_of(todo, begun)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Task:
     """A job that was given to the cluster."""
 
     job: Job
     future: Future[Any]
-    only: set[str] | None  # the workers that may make it, where not all may
+    only: set[str]  # the workers that may make it
+    is_lost: bool = False  # the death of its worker was told
 
     def is_stranded(self, there: set[str]) -> bool:
         """Whether none of its workers is left: dask would wait for those very ones, and not take others."""
-        return self.only is not None and not self.only & there
+        return not self.only & there and not self.future.done()
 
 
 @contextmanager
@@ -118,15 +130,19 @@ def _told(client: Client, news: SimpleQueue[Any]) -> Iterator[None]:
 
 def _tell_of_losses(event: dict[str, Any], running: dict[str, _Task], watcher: GridWatcher) -> None:
     for name in set(event["processing-tasks"]) & set(running):
+        running[name].is_lost = True
         watcher.lost(running[name].job, f"its worker {event['worker']} is gone")
 
 
-def _outcome(task: _Task, scheduler: str) -> Outcome:
+def _outcome(task: _Task, scheduler: str) -> Outcome | None:
+    """What became of a job that is done; None where its worker took the result to its grave, and it is made again."""
     from distributed import CancelledError, KilledWorker
 
     job = task.job
     try:
-        kind, content = task.future.result()
+        kind, content = task.future.result(timeout=ANSWER_SECONDS)
+    except TimeoutError:
+        return None
     except CancelledError:  # not by us: we do not listen any more when we cancel
         reason = f"the dask scheduler {scheduler} is gone, or gave up run {job.key}"
     except KilledWorker as error:

@@ -31,11 +31,13 @@ def connected(address: str) -> Iterator[Client]:
 
 def asked(question: Any, *arguments: Any, **options: Any) -> Any:
     """What the scheduler answers to a question of its client; a StoppedError where it is gone."""
+    from distributed.client import ClosedClientError
+
     try:
         return question(*arguments, **options)
     except OSError as error:
         reason = str(error) or type(error).__name__
-    except AttributeError:  # the client has closed itself, and has no scheduler that could be asked
+    except (AttributeError, ClosedClientError):  # the client has closed itself, and has nobody to ask
         reason = "it does not answer"
     raise StoppedError(f"the dask scheduler is gone ({reason}). Finished runs are kept; the same command goes on")
 

@@ -21,10 +21,13 @@ class Workers:
         self.client, self.watcher = client, watcher
         self.fit: set[str] = set()
         self.unfit: set[str] = set()
+        self.was_any_fit = False
 
     def there(self) -> set[str]:
         """Those of them that are there now; new ones are asked for their version first."""
         there = set(asked(self.client.nthreads))
+        self.fit &= there  # what comes back, if at the same address, may have another version
+        self.unfit &= there
         if there - self.fit - self.unfit:
             self._check()
         return there & self.fit
@@ -33,11 +36,12 @@ class Workers:
         """Say of every new worker that is unfit what is wrong with it; an error where none was ever fit."""
         mine, found = Version(__version__, _revision()), _versions(self.client)
         self.fit |= {address for address, theirs in found.items() if theirs.fits(mine)}
+        self.was_any_fit |= bool(self.fit)
         for address in found.keys() - self.fit - self.unfit:
             reason = f"the dask worker at {address} has {found[address]}, this is {mine}: install the same on it"
-            if not self.fit:
+            if not self.was_any_fit:
                 raise ValueError(f"{reason}. Finished runs are kept")
-            self.watcher.waiting(f"{reason}; it is left out")
+            self.watcher.waiting(f"Left out: {reason}")
             self.unfit.add(address)
 
 
@@ -61,10 +65,14 @@ def _versions(client: Client) -> dict[str, Version]:
     """What every worker has, by its address."""
     workers = asked(client.get_versions, packages=["singleshot"])["workers"]
     numbers = {address: facts["packages"].get("singleshot") for address, facts in workers.items()}
-    # Only those with this version are sure to understand the question.
+    # Only those with this number may understand the question; one of another commit may not, and is another version.
     alike = [address for address, number in numbers.items() if number == __version__]
-    revisions = asked(client.run, _revision, workers=alike, on_error="ignore") if alike else {}
-    return {address: Version(number, revisions.get(address)) for address, number in numbers.items()}
+    answers = asked(client.run, _revision, workers=alike, on_error="return") if alike else {}
+    gone = {address for address, answer in answers.items() if isinstance(answer, OSError)}  # or to be asked again
+    revisions = {address: "unknown" if isinstance(answer, Exception) else answer for address, answer in answers.items()}
+    return {
+        address: Version(number, revisions.get(address)) for address, number in numbers.items() if address not in gone
+    }
 
 
 def _revision() -> str | None:
