@@ -23,7 +23,7 @@ from singleshot.experiments.scales import base_recipe
 from singleshot.files import write_text
 from singleshot.training.metrics_log import read_records
 from singleshot.training.recipe import Recipe
-from singleshot.training.run import METRICS
+from singleshot.training.run import METRICS, Run
 from singleshot.training.runner import train
 
 ROWS = Path(__file__).resolve().parent.parent / "results" / "alpha_regimes.json"
@@ -88,7 +88,8 @@ def main() -> None:
 
 
 def _metrics(recipe: Recipe, folder: Path) -> dict[str, object]:
-    run = train(recipe, folder)
+    train(recipe, folder)
+    run = Run.open(folder)  # which knows where it was begun
     last = read_records(run.folder / METRICS)[-1]
     place = {name: run.facts.environment.get(name) for name in ("revision", "torch", "processor")}
     found: dict[str, object] = {**place, "trained_accuracy": last["train_accuracy"]}
