@@ -75,7 +75,6 @@ def reproduce(  # noqa: PLR0917
     from singleshot.experiments.plan import EXHIBITS
     from singleshot.experiments.request import MOST_SEEDS, Request
     from singleshot.files import FolderNotUsableError, exclusive
-    from singleshot.training.run import Run
 
     if not 1 <= seeds <= MOST_SEEDS:
         raise ValueError(f"--seeds must lie in [1, {MOST_SEEDS}], got {seeds}")
@@ -91,6 +90,8 @@ def reproduce(  # noqa: PLR0917
 
         show_plan(request, output, jobs=jobs, data_root=data_root, as_json=as_json)
         return
+    from singleshot.training.run import Run
+
     if Run.is_there(output):
         raise ValueError(f"--output {output} is the folder of a single run; choose another folder")
     try:
