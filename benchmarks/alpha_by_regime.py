@@ -17,14 +17,13 @@ from pathlib import Path
 
 import torch
 
-from singleshot.experiments.job import Job
-from singleshot.experiments.methods import METHODS, READINGS
-from singleshot.experiments.scales import base_recipe
-from singleshot.files import write_text
+from singleshot.common.files import write_text
+from singleshot.grid.job import Job
+from singleshot.paper.methods import METHODS, READINGS, base_recipe
 from singleshot.training.metrics_log import read_records
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import METRICS, Run
-from singleshot.training.runner import train
+from singleshot.training.trainer import train
 
 ROWS = Path(__file__).resolve().parent.parent / "results" / "alpha_regimes.json"
 ALL = ("baseline", "passes", "vwci", *(f"vwci_{reading}" for reading in READINGS))

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import torch
 
+from singleshot.common.files import write_text
+from singleshot.common.splits import split_training
 from singleshot.data import Dataset, load_dataset
-from singleshot.data.split import split_training
-from singleshot.experiments.methods import READINGS, method_behind
-from singleshot.experiments.store import ResultStore
-from singleshot.files import write_text
+from singleshot.grid.store import ResultStore
 from singleshot.metrics import Calibration
-from singleshot.training.evaluation import BATCH, quiet
+from singleshot.paper.methods import READINGS, method_behind
+from singleshot.training.inference import BATCH, quiet
 from singleshot.training.run import Run
 
 OUTPUT = Path(__file__).resolve().parent.parent / "results" / "alpha_cifar.json"

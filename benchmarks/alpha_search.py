@@ -21,12 +21,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from singleshot.common.files import write_text
 from singleshot.data import split_digits
-from singleshot.experiments.quickstart import Setting
-from singleshot.files import write_text
 from singleshot.losses import cross_entropy_loss, vwci_loss
 from singleshot.metrics import Calibration
 from singleshot.models import SmallCNN
+from singleshot.paper.quickstart import Setting
 from singleshot.sampling import sample
 from singleshot.uncertainty import VARIANCE_KINDS, VarianceReading
 

@@ -34,7 +34,7 @@ CACHE, DISK = "page cache", "disk"
 
 def make_files(folder: Path, rows: int) -> None:
     """The same predictions as a pair of .npy files and as an .npz file, made in blocks."""
-    from singleshot.data.npy import NpyWriter
+    from singleshot.data.cache import NpyWriter
     from singleshot.predictions import read_predictions, write_predictions
 
     random = np.random.default_rng(0)
@@ -79,8 +79,8 @@ def drop_from_cache(folder: Path, file: str) -> None:
 
 def evaluate(folder: Path, file: str, replicates: int = 0) -> float:
     """What ``singleshot evaluate FILE --replicates ...`` does."""
+    from singleshot.evaluation.evaluation import evaluate_predictions
     from singleshot.predictions import read_predictions
-    from singleshot.predictions.evaluation import evaluate_predictions
 
     told = {"labels": str(folder / "labels.npy")} if file == "npy" else {}
     predictions = read_predictions(folder / FILES[file], labels=told.get("labels"))
@@ -97,7 +97,7 @@ JOBS: dict[str, Callable[[Path, str], float]] = {
 def run_job(job: str, folder: Path, file: str, place: str) -> None:
     import torch
 
-    import singleshot.predictions.evaluation  # noqa: F401
+    import singleshot.evaluation.evaluation  # noqa: F401
 
     torch.set_num_threads(1)
     if place == DISK:

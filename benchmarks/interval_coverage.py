@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from singleshot.metrics import Examples, bootstrap, debiased_ece
 from singleshot.metrics.classwise import ClasswiseGroups
+from singleshot.metrics.ece_estimators import GRID, smooth_error
 from singleshot.metrics.estimates import METRICS, Estimator
 from singleshot.metrics.resampling import sort_examples, whole
-from singleshot.metrics.smooth import GRID, smooth_error
 
 Array = NDArray[np.float64]
 CLASSES, POINTS, BINS = 10, 2**20, 20

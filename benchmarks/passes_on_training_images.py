@@ -19,17 +19,17 @@ from alpha_on_cifar import validation_metrics as unseen_by_run
 from alpha_search import REGIMES, epistemic_share
 from torch import Tensor, nn
 
+from singleshot.common.files import write_text
+from singleshot.common.splits import split_training
 from singleshot.data import load_dataset, split_digits
-from singleshot.data.split import split_training
-from singleshot.experiments.methods import method_behind
-from singleshot.experiments.quickstart import Setting
-from singleshot.experiments.store import ResultStore
-from singleshot.files import write_text
+from singleshot.grid.store import ResultStore
 from singleshot.losses import cross_entropy_loss
 from singleshot.metrics import Calibration
 from singleshot.models import SmallCNN
+from singleshot.paper.methods import method_behind
+from singleshot.paper.quickstart import Setting
 from singleshot.sampling import sample
-from singleshot.training.evaluation import quiet
+from singleshot.training.inference import quiet
 from singleshot.training.run import Run
 from singleshot.uncertainty import normalized_variance
 

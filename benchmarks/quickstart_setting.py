@@ -19,8 +19,8 @@ from statistics import fmean
 from rich.console import Console
 from rich.table import Table
 
-from singleshot.experiments.quickstart import Setting, train_and_evaluate
-from singleshot.files import write_text
+from singleshot.common.files import write_text
+from singleshot.paper.quickstart import Setting, train_and_evaluate
 
 TRAIN_IMAGES = (30, 50, 100)
 DROPOUT = (0.1, 0.2, 0.5)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 import singleshot as ss
 from singleshot.models import StochasticDepthBlock
-from singleshot.sampling.counting import expected_branch_runs, relative_branch_runs
+from singleshot.sampling.explanation import expected_branch_runs, relative_branch_runs
 
 NETWORKS = ("vgg16", "resnet18", "resnet34", "wide_resnet16_8", "densenet40_12")
 PASSES = 5

@@ -30,10 +30,9 @@ from torch import Tensor
 from singleshot.data import Images, load_dataset
 from singleshot.data.augmentation import Normalization, Shifts, shift_and_mirror
 from singleshot.training import preset
-from singleshot.training.objective import objective_of
 from singleshot.training.processes import Processes
 from singleshot.training.recipe import LossName, Recipe
-from singleshot.training.step import Stepper
+from singleshot.training.step import Stepper, objective_of
 
 BATCH = 128
 NETWORKS = ("vgg16", "resnet18")

@@ -11,11 +11,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from singleshot.cli import main as singleshot
-from singleshot.experiments.quickstart import METHODS, Setting
-from singleshot.experiments.quickstart_grid import RunStore
-from singleshot.experiments.summary import markdown_table, summarize
-from singleshot.files import write_text
+from singleshot.cli.main import main as singleshot
+from singleshot.common.files import write_text
+from singleshot.paper.quickstart import METHODS, Setting
+from singleshot.paper.quickstart_grid import RunStore, markdown_table, summarize
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "quickstart" / "results.json"

@@ -16,27 +16,25 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from singleshot.checks import check_choice
-from singleshot.experiments.estimate import Estimate
-from singleshot.experiments.figures import save_figure
-from singleshot.experiments.measurements import (
+from singleshot.common.checks import check_choice
+from singleshot.common.files import write_text
+from singleshot.grid.store import ResultStore
+from singleshot.models import list_models
+from singleshot.paper.exhibits import CI, EXHIBITS
+from singleshot.paper.figures import save_figure
+from singleshot.paper.measurements import (
     ORACLE,
     OVER_BETA,
+    Estimate,
     time_ratio,
     values_by_beta,
     values_by_seed,
     versus,
 )
-from singleshot.experiments.methods import METHODS
-from singleshot.experiments.plan import CI, EXHIBITS
-from singleshot.experiments.published import METRICS
-from singleshot.experiments.scales import base_recipe
-from singleshot.experiments.store import ResultStore
-from singleshot.experiments.table_formats import as_markdown
-from singleshot.experiments.table_layout import time_text
-from singleshot.experiments.tables import build_table
-from singleshot.files import write_text
-from singleshot.models import list_models
+from singleshot.paper.methods import METHODS, base_recipe
+from singleshot.paper.published import METRICS
+from singleshot.paper.table_formats import as_markdown, time_text
+from singleshot.paper.tables import build_table
 from singleshot.training.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent

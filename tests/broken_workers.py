@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from singleshot.experiments.job import Job
+from singleshot.grid.job import Job
 
 
 class DeadlyJob(Job):

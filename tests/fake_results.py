@@ -10,16 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.experiments.estimate import Estimate
-from singleshot.experiments.job import Job, job_of
-from singleshot.experiments.methods import EPSILONS
-from singleshot.experiments.plan import EXHIBITS
-from singleshot.experiments.result import Rescaled, Result
-from singleshot.experiments.scales import base_recipe
-from singleshot.experiments.store import ResultStore
-from singleshot.experiments.table_rows import Row
-from singleshot.experiments.tables import Table, build_table
+from singleshot.grid.job import Job, job_of
+from singleshot.grid.result import Rescaled, Result
+from singleshot.grid.store import ResultStore
 from singleshot.metrics import Calibration, VarianceHistogram
+from singleshot.paper.exhibits import EXHIBITS
+from singleshot.paper.measurements import Estimate
+from singleshot.paper.methods import EPSILONS, base_recipe
+from singleshot.paper.table_rows import Row
+from singleshot.paper.tables import Table, build_table
 from singleshot.training.recipe import Recipe
 
 TEMPERATURE = 2.0

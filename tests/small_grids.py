@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from singleshot.experiments.engines import GridWatcher
-from singleshot.experiments.execution import execute
-from singleshot.experiments.job import Job, job_of
-from singleshot.experiments.plan import Grid
-from singleshot.experiments.result import Result
-from singleshot.experiments.scales import base_recipe
-from singleshot.experiments.store import ResultStore
+from singleshot.grid.engines import GridWatcher
+from singleshot.grid.execution import execute
+from singleshot.grid.job import Job, job_of
+from singleshot.grid.result import Result
+from singleshot.grid.store import ResultStore
+from singleshot.paper.exhibits import Grid
+from singleshot.paper.methods import base_recipe
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import METRICS
 

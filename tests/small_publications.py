@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from singleshot.data import cifar
-from singleshot.data.publication import Download, KnownFile, Layout, Publication
-from singleshot.data.publishers import PUBLICATIONS
+from singleshot.data.formats import cifar
+from singleshot.data.published.publishers import PUBLICATIONS, Download, KnownFile, Layout, Publication
 
 Files = dict[str, bytes]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from singleshot.checks import check_labels, finite_rows
+from singleshot.common.checks import check_labels, finite_rows
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from singleshot.files import write_atomically, write_text
+from singleshot.common.files import write_atomically, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 
 from fake_results import BASE, fake, full_store, full_table, store_of
-from singleshot.experiments.plan import CI
-from singleshot.experiments.store import ResultStore
-from singleshot.experiments.table_formats import as_markdown
+from singleshot.grid.store import ResultStore
+from singleshot.paper.exhibits import CI
+from singleshot.paper.table_formats import as_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -1,6 +1,5 @@
 __version__: str
 
-from . import theory as theory
 from .export import export_model as export_model, export_run as export_run, read_facts as read_facts
 from .losses import (
     CILoss as CILoss,
@@ -38,15 +37,11 @@ from .posthoc import (
     MatrixScaling as MatrixScaling,
     TemperatureScaling as TemperatureScaling,
     VectorScaling as VectorScaling,
-    case2_split as case2_split,
     load_scaling as load_scaling,
-    temperature_case1 as temperature_case1,
-    temperature_case2 as temperature_case2,
 )
 from .predictions import read_predictions as read_predictions, write_predictions as write_predictions
 from .report import (
     coverage_curve as coverage_curve,
-    ece_against_passes as ece_against_passes,
     reliability_diagram as reliability_diagram,
     risk_coverage_curve as risk_coverage_curve,
     variance_histogram as variance_histogram,

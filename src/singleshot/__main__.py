@@ -1,6 +1,6 @@
 """``python -m singleshot`` is the command line."""
 
-from singleshot.cli import main
+from singleshot.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from singleshot.checks import check_choice, check_logits, check_passes, values_can_be_read
+from singleshot.common.checks import check_choice, check_logits, check_passes, values_can_be_read
 
 VarianceReading = Callable[[Tensor], Tensor]
 """Maps log-probabilities (T, B, C) to a normalized variance (B,) in [0, 1] that is 0 where the passes agree."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from singleshot.data.archive import extract
+from singleshot.data.published.archive import extract
 
 FILES = {"set/a.bin": b"a" * 1000, "set/inner/b.txt": b"b", "set/empty": b"", "set/ä ö.txt": b"umlauts"}
 KINDS = ["tar", "tar.gz", "zip"]

@@ -20,9 +20,9 @@ import pytest
 import torch
 from PIL import Image
 
-from singleshot.data import cache, decoded as decoded_form, load_dataset
+from singleshot.data import cache, cache as decoded_form, load_dataset
+from singleshot.data.cache import NpyWriter
 from singleshot.data.images import Dataset, Images
-from singleshot.data.npy import NpyWriter
 from singleshot.data.source import Batch, Source
 
 WORKER = Path(__file__).with_name("cache_worker.py")

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from singleshot.data.check import check_dataset
-from singleshot.data.publication import Layout
-from singleshot.data.publishers import PUBLICATIONS
+from singleshot.data.published.check import check_dataset
+from singleshot.data.published.publishers import PUBLICATIONS, Layout
 from small_publications import cifar100_files, mnist_files, publish, tiny_imagenet_files, write
 
 REAL = Path(os.environ.get("SINGLESHOT_TEST_DATA", ""))

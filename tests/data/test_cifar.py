@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from singleshot.data.cache import load_source
-from singleshot.data.cifar import LAYOUTS, Layout, cifar_source
+from singleshot.data.formats.cifar import LAYOUTS, Layout, cifar_source
 
 TRAIN, TEST = 7, 4  # images in each file
 FOLDERS = {

@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from local_server import Page, Site, serve
-from singleshot.data.download import ATTEMPTS, download
-from singleshot.data.transfer import DownloadError
+from singleshot.data.published.download import ATTEMPTS, DownloadError, download
 
 BODY = bytes(range(256)) * 4096  # a mebibyte
 NEW = BODY[::-1]
@@ -240,7 +239,7 @@ def test_ctrl_c_leaves_the_part_for_the_next_time(site: Site, target: Path) -> N
 def test_processes_that_want_the_same_file_download_it_once(site: Site, target: Path) -> None:
     site.pages["/f"] = Page(BODY)
     program = (
-        "import sys, pathlib; from singleshot.data.download import download\n"
+        "import sys, pathlib; from singleshot.data.published.download import download\n"
         "download(sys.argv[1], pathlib.Path(sys.argv[2]), checksum=sys.argv[3])"
     )
     command = [sys.executable, "-c", program, f"{site.url}/f", str(target), sha256(BODY)]

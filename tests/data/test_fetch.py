@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from local_server import Page, Site, serve
-from singleshot.data.fetch import fetch_dataset
-from singleshot.data.publishers import PUBLICATIONS
+from singleshot.data.published.download import DownloadError
+from singleshot.data.published.fetch import fetch_dataset
+from singleshot.data.published.publishers import PUBLICATIONS
 from singleshot.data.registry import load_dataset
-from singleshot.data.transfer import DownloadError
 from small_publications import Files, publish, sha256, tar_gz
 
 SIZES = {"cifar100": (200, 100), "mnist": (30, 20), "tiny_imagenet": (12, 6)}

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from singleshot.data import UnreadableImagesWarning, load_dataset
-from singleshot.data.folder import folder_source, images_below
+from singleshot.data.formats.folder import folder_source, images_below
 
 
 def image(path: Path, shade: int = 0) -> Path:

@@ -16,8 +16,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from singleshot.data.cache import load_source
-from singleshot.data.idx import open_idx
-from singleshot.data.mnist import mnist_source
+from singleshot.data.formats.mnist import mnist_source, open_idx
 
 COUNTS = {"train": 12, "t10k": 5}
 

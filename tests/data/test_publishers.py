@@ -6,8 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from singleshot.data.locations import FOLDERS
-from singleshot.data.publication import Publication
-from singleshot.data.publishers import PUBLICATIONS, publication
+from singleshot.data.published.publishers import PUBLICATIONS, Publication, publication
 from singleshot.data.registry import list_datasets
 
 CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
-from singleshot.data.restricted_pickle import read_plain_pickle
+from singleshot.data.formats.restricted_pickle import read_plain_pickle
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 KEYS = st.text() | st.binary() | st.integers()

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import Tensor
 
-from singleshot.data.split import balanced_order, split_training
+from singleshot.common.splits import balanced_order, split_training
 
 # How many images there are of each class: even, lopsided, a class of one image, a class of none.
 class_sizes = st.lists(st.integers(0, 60), min_size=1, max_size=8).filter(lambda sizes: sum(sizes) > 0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
-from singleshot.data.statistics import PixelCounts
+from singleshot.data.decoding import PixelCounts
 
 
 @given(

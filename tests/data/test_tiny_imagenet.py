@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from singleshot.data.cache import load_source
-from singleshot.data.tiny_imagenet import tiny_imagenet_source
+from singleshot.data.formats.tiny_imagenet import tiny_imagenet_source
 
 WNIDS = ["n03", "n01", "n02"]  # not in alphabetical order, as in the real list
 COLOURS = {"n01": (250, 10, 10), "n02": (10, 250, 10), "n03": (10, 10, 250)}

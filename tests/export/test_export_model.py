@@ -16,9 +16,8 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
 from singleshot.export import export_model, read_facts
-from singleshot.export.onnx_file import read_onnx
+from singleshot.export.formats import read_onnx, read_program
 from singleshot.export.program import Classifier, trace
-from singleshot.export.torch_file import read_program
 
 ROWS = torch.randn(7, 6, generator=torch.Generator().manual_seed(0))
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 import singleshot as ss
 from singleshot.data.augmentation import Normalization
 from singleshot.export import export_model, read_facts
-from singleshot.export.onnx_file import read_onnx
-from singleshot.export.torch_file import read_program
+from singleshot.export.formats import read_onnx, read_program
 
 MEAN, STD, TEMPERATURE = (0.49, 0.45, 0.41), (0.25, 0.21, 0.3), 1.7
 READERS = {"onnx": read_onnx, "torch-export": read_program}

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from singleshot.errors import StoppedError
+from singleshot.common.errors import StoppedError
 from singleshot.export import ParityError, export_model, model as export_module
+from singleshot.export.formats import read_program, write_program
 from singleshot.export.parity import check_parity
-from singleshot.export.torch_file import read_program, write_program
 
 ROWS = torch.randn(7, 6, generator=torch.Generator().manual_seed(0))
 

@@ -12,7 +12,7 @@ import pytest
 from tyro.extras import SubcommandApp
 
 from local_server import Page, Site, serve
-from singleshot import cli
+from singleshot.cli import main as cli
 from singleshot.cli.data import data_app
 from singleshot.data.registry import load_dataset
 from small_publications import publish, tiny_imagenet_files, write
@@ -71,7 +71,7 @@ def test_help_has_an_example(command: str, example: str, run: Run) -> None:
 
 def test_the_command_is_there_without_the_heavy_libraries() -> None:
     program = (
-        "import sys, singleshot.cli.data, singleshot.data.publishers, singleshot.data.check\n"
+        "import sys, singleshot.cli.data, singleshot.data.published.publishers, singleshot.data.published.check\n"
         "print({'torch', 'PIL', 'matplotlib', 'sklearn'} & set(sys.modules))"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

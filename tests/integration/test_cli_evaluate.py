@@ -121,7 +121,7 @@ def test_a_run_is_measured_like_its_predictions(
             predictions.write_bytes(Path("test.npz").read_bytes())
         return calibration.compute(), 7
 
-    monkeypatch.setattr("singleshot.training.judgement.evaluate_run", evaluate_run)
+    monkeypatch.setattr("singleshot.evaluation.runs.evaluate_run", evaluate_run)
     run(evaluate, "runs", "--json")
     plain = shown_json(capsys)
     assert (plain["run"], plain["step"], "intervals" in plain) == ("runs", 7, True)

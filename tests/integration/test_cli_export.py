@@ -12,9 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from singleshot.cli import main
+from singleshot.cli.main import main
 from singleshot.export import export_run, read_facts
-from singleshot.export.torch_file import read_program
+from singleshot.export.formats import read_program
 from singleshot.posthoc import TemperatureScaling, VectorScaling
 from singleshot.training import Recipe, Run, train
 

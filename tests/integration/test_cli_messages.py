@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from singleshot.cli import main
+from singleshot.cli.main import main
 from singleshot.cli.predict import predict
-from singleshot.training.prediction import Prediction
+from singleshot.training.inference import Prediction
 
 WORK = {
     "evaluate a.npz": "cli.sources.evaluate_source",
@@ -97,7 +97,7 @@ def test_predict_spells_out_what_a_class_or_an_image_is_called(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [Prediction("b\x07.png", "cat\x1b]0;mine\x07", 0.9, False), Prediction("c.png", "dog\nfish", 0.7, False)]
-    monkeypatch.setattr("singleshot.training.prediction.predict", lambda *_, **__: (found, ["d\x1b.png is no image"]))
+    monkeypatch.setattr("singleshot.training.inference.predict", lambda *_, **__: (found, ["d\x1b.png is no image"]))
     predict(Path("run"), (Path("b"), Path("c")), skip_unreadable=True)
     said = capsys.readouterr()
     assert [line.split() for line in said.out.splitlines()] == [

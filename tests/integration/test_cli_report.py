@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from integration.overconfident import run, shown_json, write_overconfident
-from singleshot.cli import main
 from singleshot.cli.evaluate import evaluate
+from singleshot.cli.main import main
 from singleshot.cli.report import report
 from singleshot.metrics.examples import Examples
 from singleshot.training import Recipe, train
@@ -120,7 +120,7 @@ def test_the_same_source_twice_has_two_names(place: Path, capsys: pytest.Capture
 def test_many_examples_are_resampled_in_groups(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("singleshot.predictions.evaluation.MOST_EXACT", 1400)
+    monkeypatch.setattr("singleshot.evaluation.evaluation.MOST_EXACT", 1400)
     run(report, "test.npz", "test.npz", "--json", "--replicates", "20")
     found: Any = shown_json(capsys)
     assert "from 20 resamples of 1,000 groups of examples" in found["models"][0]["about"]
@@ -185,7 +185,7 @@ def test_files_without_names_are_told_of_as_in_evaluate(place: Path, capsys: pyt
 
 def test_help_loads_neither_torch_nor_jinja2() -> None:
     code = (
-        "import sys, contextlib\nfrom singleshot.cli import main\n"
+        "import sys, contextlib\nfrom singleshot.cli.main import main\n"
         "with contextlib.suppress(SystemExit): main(['report', '--help'])\n"
         "print([name for name in ('torch', 'jinja2', 'numpy') if name in sys.modules])"
     )
@@ -215,7 +215,7 @@ def test_advice_comes_from_held_out_images_and_never_from_test_images(
         asked.append(len(held_out))
         return "Try another."
 
-    monkeypatch.setattr("singleshot.report.reading_advice.reading_advice", advise)
+    monkeypatch.setattr("singleshot.evaluation.verdict.reading_advice", advise)
     shared = ["train", "--dataset", "digits", "--width", "0.0625", "--train-images", "100", "--epochs", "1"]
     main([*shared, "--validation", "0.3", "--output", "a"])
     assert capsys.readouterr().out.splitlines()[-1] == "Try another."

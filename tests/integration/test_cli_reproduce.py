@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from fake_results import BASE, fake, full_store
-from singleshot.cli import main
-from singleshot.experiments.job import job_of
-from singleshot.experiments.scales import base_recipe
-from singleshot.experiments.store import ResultStore
+from singleshot.cli.main import main
+from singleshot.grid.job import job_of
+from singleshot.grid.store import ResultStore
+from singleshot.paper.methods import base_recipe
 from singleshot.training.run import FACTS
 
 COMMAND = [sys.executable, "-m", "singleshot", "reproduce"]
@@ -80,8 +80,8 @@ def test_a_figure_is_planned_made_looked_at_and_not_made_twice(tmp_path: Path) -
 
 
 SMALLER = """
-from singleshot.cli import main
-from singleshot.experiments import scales
+from singleshot.cli.main import main
+from singleshot.paper import methods as scales
 
 scales._DIGITS.update(width=0.0625, epochs=4, image_size=8)
 main()

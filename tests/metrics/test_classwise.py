@@ -9,10 +9,15 @@ from hypothesis import given, settings, strategies as st
 
 import oracle
 import singleshot as ss
-from singleshot.metrics import scores as scores_module
-from singleshot.metrics.class_cells import ClassCells
-from singleshot.metrics.classwise import ClasswiseGroups, debiased_classwise, number_of_groups, plain_classwise
-from singleshot.metrics.debiased import BinSums, mean_absolute_normal
+from singleshot.metrics import rows as scores_module
+from singleshot.metrics.classwise import (
+    ClassCells,
+    ClasswiseGroups,
+    debiased_classwise,
+    number_of_groups,
+    plain_classwise,
+)
+from singleshot.metrics.ece_estimators import BinSums, mean_absolute_normal
 
 
 def drawn(size: int, classes: int, seed: int = 0, *, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

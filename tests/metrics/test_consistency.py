@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 import example_oracle as reference
 from singleshot.metrics import consistency_test
-from singleshot.metrics.consistency import STATISTICS
+from singleshot.metrics.significance import STATISTICS
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)

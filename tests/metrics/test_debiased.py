@@ -8,7 +8,7 @@ from scipy.stats import foldnorm, norm
 
 import example_oracle as reference
 from singleshot.metrics import debiased_ece
-from singleshot.metrics.debiased import (
+from singleshot.metrics.ece_estimators import (
     BinSums,
     debiased_error,
     debiased_overconfident_part,

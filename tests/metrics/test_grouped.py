@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from singleshot.metrics import Examples, bootstrap
-from singleshot.metrics.comparison import compare_resampled, resampled_metrics
-from singleshot.metrics.grouped import resample_groups
-from singleshot.metrics.resampling import sort_examples
+from singleshot.metrics.resampling import resample_groups, sort_examples
+from singleshot.metrics.significance import compare_resampled, resampled_metrics
 
 
 def test_groups_of_examples_give_nearly_the_same_intervals() -> None:

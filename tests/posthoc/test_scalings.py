@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from singleshot.paper.protocols import case2_split, temperature_case1, temperature_case2
 from singleshot.posthoc import (
     SCALINGS,
     HistogramBinning,
@@ -17,10 +18,7 @@ from singleshot.posthoc import (
     Scaling,
     TemperatureScaling,
     VectorScaling,
-    case2_split,
     load_scaling,
-    temperature_case1,
-    temperature_case2,
 )
 
 LOGITS = torch.randn(120, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 4

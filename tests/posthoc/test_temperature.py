@@ -147,15 +147,15 @@ def test_a_temperature_is_a_positive_number(temperature: float) -> None:
 def test_chunks_and_samples_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     logits, labels = calibrated(2000, 8, 3.0)
     expected = oracle_temperature(logits.numpy(), labels.numpy(), 3.0)
-    monkeypatch.setattr("singleshot.posthoc.inverse_temperature.CHUNK", chunk)
-    monkeypatch.setattr("singleshot.posthoc.inverse_temperature.LARGE", 1000)  # 16,000 numbers, then 1,000, then 64
+    monkeypatch.setattr("singleshot.posthoc.temperature.CHUNK", chunk)
+    monkeypatch.setattr("singleshot.posthoc.temperature.LARGE", 1000)  # 16,000 numbers, then 1,000, then 64
     assert ss.TemperatureScaling.fit(logits, labels).temperature == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("label", [0, 1])
 def test_a_sample_without_an_optimum_misleads_no_one(label: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One row in 16 is all right or all wrong; the whole set is neither."""
-    monkeypatch.setattr("singleshot.posthoc.inverse_temperature.LARGE", 1)
+    monkeypatch.setattr("singleshot.posthoc.temperature.LARGE", 1)
     logits = torch.tensor([[3.0, 0.0]], dtype=torch.float64).repeat(64, 1)
     labels = (torch.arange(64) % 4 == 1).long()
     labels[::16] = label

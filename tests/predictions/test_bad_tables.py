@@ -46,7 +46,7 @@ def test_text_that_is_none_and_lines_without_end(tmp_path: Path, monkeypatch: py
     assert "damaged or incomplete" in refusal(tmp_path / "a.csv.gz")
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"label,prob_a\n" + b"a,1.0\n" * 100)[:-20])
     assert "damaged or incomplete" in refusal(tmp_path / "a.csv.gz")
-    monkeypatch.setattr("singleshot.predictions.text_files.LONGEST_LINE", 1000)
+    monkeypatch.setattr("singleshot.predictions.csv_files.LONGEST_LINE", 1000)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x" * 10**6))
     assert "has a line of 1,000 characters or more" in refusal(tmp_path / "a.csv.gz")
 

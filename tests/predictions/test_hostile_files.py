@@ -45,8 +45,8 @@ def test_a_wrong_width_is_found_before_the_block_is_read(tmp_path: Path) -> None
 
 
 def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("singleshot.predictions.text_files.BLOCK_CHARACTERS", 5000)
-    monkeypatch.setattr("singleshot.predictions.array_files.BLOCK_BYTES", 5000)
+    monkeypatch.setattr("singleshot.predictions.csv_files.BLOCK_CHARACTERS", 5000)
+    monkeypatch.setattr("singleshot.predictions.numpy_files.BLOCK_BYTES", 5000)
     (tmp_path / "a.csv").write_text("label,note,prob_a\n" + f"a,{'x' * 1000},1\n" * 20)
     names = np.array(["a", "b" * 250])
     np.savez(tmp_path / "a.npz", probs=np.ones((20, 1)), labels=np.array(["a"] * 20, names.dtype), class_names=["a"])
@@ -57,7 +57,7 @@ def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_row_of_many_quoted_lines_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("singleshot.predictions.text_files.LONGEST_LINE", 1000)
+    monkeypatch.setattr("singleshot.predictions.csv_files.LONGEST_LINE", 1000)
     (tmp_path / "a.csv").write_text("label,prob_a\n" + '"a\n",' * 1000)
     assert "has a line of 1,000 characters or more" in refusal(tmp_path / "a.csv")
 

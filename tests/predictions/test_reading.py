@@ -17,9 +17,9 @@ from safetensors.torch import save_file as save_torch
 
 import singleshot as ss
 from predictions.files import WRITERS, csv_text, metadata, predictions
+from singleshot.evaluation.evaluation import evaluate_predictions
+from singleshot.evaluation.rescaling import rescale
 from singleshot.predictions import read_predictions, write_predictions
-from singleshot.predictions.evaluation import evaluate_predictions
-from singleshot.predictions.rescaling import rescale
 
 
 @pytest.mark.parametrize("kind", ["logits", "probs"])

@@ -21,9 +21,9 @@ from safetensors.torch import save_file as save_torch
 import oracle
 from predictions.files import predictions
 from predictions.test_damaged_files import Bomb
+from singleshot.evaluation.evaluation import evaluate_predictions
 from singleshot.predictions import Predictions, read_predictions, write_predictions
-from singleshot.predictions.evaluation import evaluate_predictions
-from singleshot.predictions.passes import check_passes_shape
+from singleshot.predictions.values import check_passes_shape
 
 LOGITS, LABELS = predictions(20, 3, "logits")
 PASSES = np.random.default_rng(1).normal(size=(4, 20, 3)).astype(np.float32) * 2
@@ -272,7 +272,7 @@ def test_more_passes_than_can_be_read_are_refused(tmp_path: Path, monkeypatch: p
     many = np.zeros((1001, 20, 3), np.float16)
     path = deflated(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=many)
     assert "has 1,001 passes of 3 classes; 1,000 passes can be read" in refusal(path)
-    monkeypatch.setattr("singleshot.predictions.passes.MOST_SCORES", 11)
+    monkeypatch.setattr("singleshot.predictions.values.MOST_SCORES", 11)
     path = stored(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
     assert "has 4 passes of 3 classes; 1,000 passes can be read, and 11 scores of one example" in refusal(path)
 
@@ -337,7 +337,7 @@ def test_memory_holds_a_block_or_the_array_once(
 
 
 def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("singleshot.predictions.array_files.BLOCK_BYTES", 300)
+    monkeypatch.setattr("singleshot.predictions.numpy_files.BLOCK_BYTES", 300)
     path = stored(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)  # 4 · 3 · 4 + 8 bytes of one example
     assert [len(batch["labels"]) for batch in read_predictions(path).pass_batches()] == [5] * 4
 

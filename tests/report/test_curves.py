@@ -14,8 +14,9 @@ import torch
 import singleshot as ss
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.selective import RiskCoverage, risk_coverage
-from singleshot.report import coverage_curve, ece_against_passes, ece_by_passes, risk_coverage_curve
-from singleshot.report.palette import line_styles
+from singleshot.paper.passes_figure import ece_against_passes, ece_by_passes
+from singleshot.report import coverage_curve, risk_coverage_curve
+from singleshot.report.style import line_styles
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -12,8 +12,8 @@ from zoo import build
 
 import singleshot as ss
 from singleshot.models import StochasticDepthBlock
-from singleshot.models.stochastic_depth import linear_survival
-from singleshot.sampling.counting import expected_branch_runs, relative_branch_runs
+from singleshot.sampling.explanation import expected_branch_runs, relative_branch_runs
+from singleshot.sampling.stochastic_depth import linear_survival
 
 ROWS = 2
 

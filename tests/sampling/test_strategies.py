@@ -13,7 +13,7 @@ from zoo import EVERYTHING, FOREIGN, SequenceFirstLSTM, build
 
 import singleshot as ss
 from singleshot.models import StochasticDepthBlock
-from singleshot.sampling.plan import plan_for
+from singleshot.sampling.sharing_plan import plan_for
 
 PASSES, ROWS = 3, 4
 

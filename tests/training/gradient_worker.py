@@ -12,10 +12,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from singleshot.models import StochasticDepthBlock
-from singleshot.training.objective import StochasticPasses, objective_of
 from singleshot.training.processes import Processes, process_group
 from singleshot.training.recipe import Recipe
-from singleshot.training.step import Stepper
+from singleshot.training.step import Stepper, StochasticPasses, objective_of
 
 ROWS, FEATURES = 12, 24
 

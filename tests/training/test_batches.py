@@ -8,10 +8,9 @@ from torch import Tensor
 
 from singleshot.data import Images
 from singleshot.data.augmentation import Normalization
-from singleshot.training.batches import TrainingBatches
 from singleshot.training.processes import Processes
 from singleshot.training.recipe import Recipe
-from singleshot.training.schedule import Schedule
+from singleshot.training.schedule import Schedule, TrainingBatches
 
 COUNT = 50
 RECIPE = Recipe(batch_size=8, epochs=4, seed=3, padding=2, mirror=True, image_size=8)

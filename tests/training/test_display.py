@@ -10,11 +10,10 @@ from rich.console import Console
 
 from singleshot.metrics import Calibration
 from singleshot.training import display
-from singleshot.training.display import Display, Pace
+from singleshot.training.display import Display, Evaluation, Pace
 from singleshot.training.recipe import Recipe
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import StepResult
-from singleshot.training.watcher import Evaluation
 
 SCHEDULE = Schedule(Recipe(epochs=300, batch_size=64), 6_400)
 

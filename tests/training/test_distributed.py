@@ -15,8 +15,8 @@ import torch
 from running import TINY, command, environment, finish, saved_step, start, torchrun, wait_for_step
 from safetensors.torch import load_file
 
+from singleshot.evaluation.runs import evaluate_run
 from singleshot.training import Run
-from singleshot.training.judgement import evaluate_run
 from singleshot.training.metrics_log import read_records
 from singleshot.training.processes import Processes
 from singleshot.training.run import METRICS

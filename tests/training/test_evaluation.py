@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from singleshot.data import Images
 from singleshot.data.augmentation import Normalization
 from singleshot.metrics import Calibration
-from singleshot.training.evaluation import BATCH, evaluate, quiet
+from singleshot.training.inference import BATCH, evaluate, quiet
 from singleshot.training.processes import Processes
 
 CLASSES = 5

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from singleshot import losses
 from singleshot.models import create_model
-from singleshot.training.objective import PLAIN, StochasticPasses, objective_of
 from singleshot.training.recipe import Recipe
+from singleshot.training.step import PLAIN, StochasticPasses, objective_of
 from singleshot.uncertainty import normalized_variance
 
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 
 from singleshot.data import UnreadableImageError
-from singleshot.training import prediction
-from singleshot.training.prediction import predict
+from singleshot.training import inference as prediction
+from singleshot.training.inference import predict
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import Facts, Run
 

@@ -6,8 +6,8 @@ from typing import Any, get_args
 import pytest
 
 from singleshot.models import list_models
-from singleshot.training.presets import PresetName, preset
 from singleshot.training.recipe import Recipe
+from singleshot.training.recipe_file import PresetName, preset
 
 NAN, INFINITY = float("nan"), float("inf")
 BAD: list[tuple[str, list[Any]]] = [

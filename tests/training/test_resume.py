@@ -16,16 +16,16 @@ import pytest
 import torch
 from running import TINY, command, finish, saved_step, start, tensors_of, wait_for_step
 
+from singleshot.common.errors import StoppedError
+from singleshot.common.files import exclusive
 from singleshot.data import load_dataset
-from singleshot.errors import StoppedError
-from singleshot.files import exclusive
+from singleshot.evaluation.runs import evaluate_run
 from singleshot.training import Recipe, Run, preset, train
 from singleshot.training.checkpoint import STATE
-from singleshot.training.judgement import evaluate_run
+from singleshot.training.display import Watcher
 from singleshot.training.metrics_log import read_records
 from singleshot.training.run import METRICS
 from singleshot.training.step import StepResult
-from singleshot.training.watcher import Watcher
 
 RUN = [*TINY, "--loss", "vwci", "--samples", "3", "--epochs", "10", "--seed", "3"]
 
@@ -167,7 +167,7 @@ def test_a_data_set_that_has_changed_is_not_trained_on_any_further(
 ) -> None:
     train(quick(epochs=1), tmp_path / "run")
     other = replace(load_dataset("digits", image_size=16), mean=(0.5,))
-    monkeypatch.setattr("singleshot.training.runner.load_dataset", lambda *args, **options: other)
+    monkeypatch.setattr("singleshot.training.trainer.load_dataset", lambda *args, **options: other)
     with pytest.raises(ValueError, match="the images or classes of digits are not those that it began with"):
         train(quick(epochs=1), tmp_path / "run")
 
@@ -249,7 +249,7 @@ def test_a_changed_data_set_is_not_evaluated_either(tmp_path: Path, monkeypatch:
     run = train(quick(epochs=1), tmp_path / "run")
     whole = load_dataset("digits", image_size=16)
     fewer = replace(whole, test=whole.test.take(torch.arange(10)))
-    monkeypatch.setattr("singleshot.training.judgement.load_dataset", lambda *args, **options: fewer)
+    monkeypatch.setattr("singleshot.evaluation.runs.load_dataset", lambda *args, **options: fewer)
     with pytest.raises(ValueError, match="not those that it began with"):
         evaluate_run(run.folder)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from singleshot.training.run_state import RunState, Sums
+from singleshot.training.training_state import RunState, Sums
 
 
 def stored(state: RunState) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from singleshot.training.presets import preset
 from singleshot.training.recipe import Recipe
+from singleshot.training.recipe_file import preset
 from singleshot.training.schedule import Schedule, derived_seed
 
 PAPER = preset("paper", model="resnet34", dataset="cifar100")

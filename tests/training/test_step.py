@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 import singleshot as ss
 from singleshot.models import SmallCNN
-from singleshot.training.objective import PLAIN, StochasticPasses, objective_of
 from singleshot.training.processes import Processes
 from singleshot.training.recipe import Recipe
-from singleshot.training.step import DivergedError, Stepper
+from singleshot.training.step import PLAIN, DivergedError, Stepper, StochasticPasses, objective_of
 
 
 def batch(rows: int = 16) -> tuple[Tensor, Tensor]:

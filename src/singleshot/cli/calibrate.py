@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from singleshot.terminal import printable
+from singleshot.common.text import printable
 
 if TYPE_CHECKING:
     from singleshot.metrics import CalibrationResult
@@ -71,12 +71,12 @@ def calibrate(  # noqa: PLR0917
             f"{file} cannot be both fitted on and judged by: the numbers would look better than they are. Give "
             "held-out predictions to --fit-on, or --allow-same if that is understood"
         )
-    from singleshot.checks import check_size
-    from singleshot.cli.sources import result_dict
+    from singleshot.common.checks import check_size
+    from singleshot.evaluation.rescaling import check_same_classes, fit_scaling, rescale
+    from singleshot.evaluation.sources import result_dict
     from singleshot.posthoc.registry import load_scaling as read_scaling
     from singleshot.posthoc.temperature import TemperatureScaling
     from singleshot.predictions import read_predictions
-    from singleshot.predictions.rescaling import check_same_classes, fit_scaling, rescale
 
     check_size("--bins", bins, least=1)
     predictions = read_predictions(file, kind=kind, scores=scores, labels=labels, labels_are=labels_are)
@@ -142,7 +142,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult, after: CalibrationResult) -> None:
-    from singleshot.report.tables import amount, average_gap, metric_label, number
+    from singleshot.evaluation.text import amount, average_gap, metric_label, number
 
     how = f"{about['method']} {about['temperature']:.4f}" if "temperature" in about else about["method"]
     size = f"{amount(after.count, 'example')}, {amount(classes, 'class', 'classes')}"

@@ -11,7 +11,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg, configure
 from tyro.extras import SubcommandApp
 
 if TYPE_CHECKING:
-    from singleshot.data.check import CheckResult
+    from singleshot.data.published.check import CheckResult
 
 MOST_NAMED = 10  # unreadable images that are named one by one
 
@@ -34,8 +34,8 @@ def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
         as_json: print everything that is known as JSON.
     """
     from singleshot.data import locations
-    from singleshot.data.check import find_dataset
-    from singleshot.data.publishers import PUBLICATIONS
+    from singleshot.data.published.check import find_dataset
+    from singleshot.data.published.publishers import PUBLICATIONS
 
     root = locations.data_root(data_root)
     rows: list[dict[str, Any]] = [
@@ -107,8 +107,8 @@ def check(name: Name, data_root: DataRoot = None, as_json: AsJson = False) -> No
         data_root: the folder of all data sets. By default $SINGLESHOT_DATA, then the user's cache.
         as_json: print everything that was found as JSON.
     """
-    from singleshot.cli.progress import bars
-    from singleshot.data.check import check_dataset
+    from singleshot.cli.display import bars
+    from singleshot.data.published.check import check_dataset
 
     with bars() as shown:
         result = check_dataset(name, data_root, on_progress=shown.images("checking"))
@@ -119,7 +119,7 @@ def check(name: Name, data_root: DataRoot = None, as_json: AsJson = False) -> No
 
 def _report(result: CheckResult) -> list[str]:
     """What the check found, line by line."""
-    from singleshot.data.publishers import PUBLICATIONS
+    from singleshot.data.published.publishers import PUBLICATIONS
 
     fetch = f"singleshot data fetch {result.name}"
     if result.folder is None:
@@ -160,9 +160,9 @@ def fetch(name: Name, data_root: DataRoot = None) -> None:
         name: a data set of `singleshot data list`.
         data_root: the folder of all data sets. By default $SINGLESHOT_DATA, then the user's cache.
     """
-    from singleshot.cli.progress import bars
-    from singleshot.data.fetch import fetch_dataset
-    from singleshot.data.progress import tell
+    from singleshot.cli.display import bars
+    from singleshot.data.locations import tell
+    from singleshot.data.published.fetch import fetch_dataset
 
     with bars() as shown:
         checked = shown.images("checking")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from singleshot.terminal import printable
+from singleshot.common.text import printable
 
 if TYPE_CHECKING:
-    from singleshot.cli.sources import Compared, Evaluated
+    from singleshot.evaluation.sources import Compared, Evaluated
 
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -76,7 +76,7 @@ def evaluate(  # noqa: PLR0917
     """
     _check_numbers(bins, replicates, accuracy)
     _check_files(sources, figure, predictions)
-    from singleshot.cli.sources import Wanted, comparisons, evaluate_source
+    from singleshot.evaluation.sources import Wanted, comparisons, evaluate_source
 
     wanted = Wanted(
         bins=bins,
@@ -128,7 +128,7 @@ def _print_json(found: list[Evaluated], compared: list[Compared], accuracy: floa
 
 
 def _print_tables(found: list[Evaluated], compared: list[Compared], accuracy: float | None) -> None:
-    from singleshot.report.tables import comparison_lines
+    from singleshot.evaluation.text import comparison_lines
 
     paragraphs = [one.lines(accuracy) for one in found]
     if len(found) > 1:
@@ -143,7 +143,7 @@ def _save_figure(found: list[Evaluated], path: Path) -> None:
     matplotlib.use("Agg")  # drawing to a file needs no screen
     import matplotlib.pyplot as plt
 
-    from singleshot.files import write_atomically
+    from singleshot.common.files import write_atomically
     from singleshot.report import reliability_diagram
 
     across = min(len(found), 3)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from singleshot.terminal import printable
+from singleshot.common.text import printable
 
 if TYPE_CHECKING:
     from singleshot.export import Exported

@@ -10,14 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from singleshot.experiments.engines import GridWatcher, Outcome
-from singleshot.experiments.job import Job
-from singleshot.experiments.plan import Grid
-from singleshot.experiments.progress import JobProgress, progress_of
-from singleshot.experiments.request import Request
-from singleshot.experiments.store import ResultStore
-from singleshot.files import is_held
-from singleshot.terminal import printable, printable_lines
+from singleshot.common.files import is_held
+from singleshot.common.text import printable, printable_lines
+from singleshot.grid.engines import GridWatcher, Outcome
+from singleshot.grid.job import Job
+from singleshot.grid.progress import JobProgress, progress_of
+from singleshot.grid.store import ResultStore
+from singleshot.paper.exhibits import Grid
+from singleshot.paper.request import Request
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -99,7 +99,7 @@ class GridDisplay(GridWatcher):
 
 def show_plan(request: Request, output: Path, *, jobs: int, data_root: Path | None, as_json: bool) -> None:
     """Every run, whether it is done, and how long the others will take here."""
-    from singleshot.experiments.timing import estimated_seconds
+    from singleshot.grid.progress import estimated_seconds
 
     store = ResultStore.open(output / "results")
     planned = {job.key: job for grid in request.grids() for job in grid.jobs(store)}

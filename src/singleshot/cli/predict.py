@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from singleshot.terminal import printable
+from singleshot.common.text import printable
 
 if TYPE_CHECKING:
-    from singleshot.training.prediction import Prediction
+    from singleshot.training.inference import Prediction
 
 
 def predict(  # noqa: PLR0917
@@ -42,7 +42,7 @@ def predict(  # noqa: PLR0917
         raise ValueError(f"--abstain-below must lie in [0, 1], got {abstain_below}")
     if not images:
         raise ValueError("name at least one image: singleshot predict RUN cat.jpg photos/")
-    from singleshot.training.prediction import predict as predict_images
+    from singleshot.training.inference import predict as predict_images
 
     found, unreadable = predict_images(
         run, images, abstain_below=abstain_below, weights=weights, device=device, skip_unreadable=skip_unreadable

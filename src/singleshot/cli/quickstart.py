@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from singleshot.cli.page import try_to_write
+from singleshot.cli.display import try_to_write
 
 if TYPE_CHECKING:
-    from singleshot.experiments.quickstart import Run
-    from singleshot.experiments.quickstart_grid import RunStore
-    from singleshot.experiments.summary import MethodSummary
+    from singleshot.paper.quickstart import Run
+    from singleshot.paper.quickstart_grid import MethodSummary, RunStore
 
 
 MOST_SEEDS = 1000
@@ -48,8 +47,8 @@ def quickstart(
         raise ValueError(f"--seeds must lie in [1, {MOST_SEEDS}], got {seeds}")
     if jobs < 0:
         raise ValueError(f"--jobs must be at least 1, or 0 for all cores, got {jobs}")
-    from singleshot.environment import usable_cores
-    from singleshot.files import FolderNotUsableError, exclusive
+    from singleshot.common.environment import usable_cores
+    from singleshot.common.files import FolderNotUsableError, exclusive
 
     try:
         with exclusive(output):
@@ -59,10 +58,8 @@ def quickstart(
 
 
 def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: bool) -> None:
-    from singleshot.experiments.quickstart import METHODS, Setting
-    from singleshot.experiments.quickstart_grid import RunStore
-    from singleshot.experiments.quickstart_predictions import are_there
-    from singleshot.experiments.summary import summarize
+    from singleshot.paper.quickstart import METHODS, Setting, are_there
+    from singleshot.paper.quickstart_grid import RunStore, summarize
 
     results, figure, predictions = output / "results.json", output / "reliability.png", output / "predictions"
     if restart:
@@ -87,8 +84,7 @@ def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: boo
 
 
 def _write_page(predictions: Path, page: Path) -> bool:
-    from singleshot.experiments.quickstart import METHODS
-    from singleshot.experiments.quickstart_predictions import write_quickstart_page
+    from singleshot.paper.quickstart import METHODS, write_quickstart_page
 
     write_quickstart_page(predictions, list(METHODS), page)
     return True
@@ -99,8 +95,8 @@ def _train(store: RunStore, seeds: int, jobs: int, predictions: Path) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from singleshot.experiments.quickstart import METHODS
-    from singleshot.experiments.quickstart_grid import run_grid
+    from singleshot.paper.quickstart import METHODS
+    from singleshot.paper.quickstart_grid import run_grid
 
     console = Console(stderr=True)
     total, done = seeds * len(METHODS), seeds * len(METHODS) - len(store.missing(seeds))
@@ -132,7 +128,7 @@ def _print_table(summaries: list[MethodSummary], store: RunStore, seeds: int) ->
     from rich.console import Console
     from rich.table import Table
 
-    from singleshot.experiments.summary import table_rows
+    from singleshot.paper.quickstart_grid import table_rows
 
     console = Console()
     if not console.is_terminal:
@@ -159,7 +155,7 @@ def _save_figure(summaries: list[MethodSummary], seeds: int, path: Path) -> None
     matplotlib.use("Agg")  # drawing to a file needs no screen
     import matplotlib.pyplot as plt
 
-    from singleshot.files import write_atomically
+    from singleshot.common.files import write_atomically
     from singleshot.report import reliability_diagram
 
     figure, axes = plt.subplots(2, 3, figsize=(11, 9), layout="constrained")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from singleshot.terminal import printable
+from singleshot.common.text import printable
 
 if TYPE_CHECKING:
     from singleshot.data import Images

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from singleshot.cli.page import try_to_write
-from singleshot.errors import StoppedError
-from singleshot.terminal import printable
+from singleshot.cli.display import try_to_write
+from singleshot.common.errors import StoppedError
+from singleshot.common.text import printable
 
 if TYPE_CHECKING:
-    from singleshot.experiments.engines import Engine
-    from singleshot.experiments.exhibition import Exhibition
-    from singleshot.experiments.plan import Grid
-    from singleshot.experiments.request import Request
-    from singleshot.experiments.store import ResultStore
+    from singleshot.grid.engines import Engine
+    from singleshot.grid.store import ResultStore
+    from singleshot.paper.exhibition import Exhibition
+    from singleshot.paper.exhibits import Grid
+    from singleshot.paper.request import Request
 
 What = Literal["table1", "table2", "table3", "tableA", "tableB", "fig1", "fig2", "fig4", "fig5", "all", "status"]
 TableFormat = Literal["text", "markdown", "latex", "csv"]
@@ -71,10 +71,10 @@ def reproduce(  # noqa: PLR0917
         raise ValueError(f"--jobs must be at least 1, or 0 for all cores, got {jobs}")
     if (engine == "dask") != (scheduler is not None):
         raise ValueError("--engine dask and --scheduler tcp://HOST:PORT go together: give both, or neither")
-    from singleshot.environment import usable_cores
-    from singleshot.experiments.plan import EXHIBITS
-    from singleshot.experiments.request import MOST_SEEDS, Request
-    from singleshot.files import FolderNotUsableError, exclusive
+    from singleshot.common.environment import usable_cores
+    from singleshot.common.files import FolderNotUsableError, exclusive
+    from singleshot.paper.exhibits import EXHIBITS
+    from singleshot.paper.request import MOST_SEEDS, Request
 
     if not 1 <= seeds <= MOST_SEEDS:
         raise ValueError(f"--seeds must lie in [1, {MOST_SEEDS}], got {seeds}")
@@ -104,20 +104,20 @@ def reproduce(  # noqa: PLR0917
 def _engine(output: Path, jobs: int, scheduler: str | None, data_root: Path | None) -> Engine:
     runs = output / "runs"
     if scheduler is not None:
-        from singleshot.experiments.engines.cluster import DaskEngine
+        from singleshot.grid.engines.cluster import DaskEngine
 
         return DaskEngine(scheduler, runs, data_root)
-    from singleshot.experiments.engines import LocalEngine
+    from singleshot.grid.engines import LocalEngine
 
     return LocalEngine(runs, jobs, data_root)
 
 
 def _reproduce(request: Request, output: Path, engine: Engine, table_format: TableFormat, as_json: bool) -> None:
     from singleshot.cli.grid_display import GridDisplay, say
-    from singleshot.experiments.engines import LocalEngine
-    from singleshot.experiments.exhibition import exhibit_all
-    from singleshot.experiments.grid import run_grid
-    from singleshot.experiments.store import ResultStore
+    from singleshot.grid.engines import LocalEngine
+    from singleshot.grid.runner import run_grid
+    from singleshot.grid.store import ResultStore
+    from singleshot.paper.exhibition import exhibit_all
 
     grids = request.grids()
     store = ResultStore.open(output / "results")
@@ -148,8 +148,8 @@ def _check_data(grids: list[Grid], store: ResultStore, engine: Engine) -> None:
     What is finished needs none, and a cluster has its own.
     """
     from singleshot.data import load_dataset
-    from singleshot.experiments.engines import LocalEngine
-    from singleshot.experiments.execution import data_facts
+    from singleshot.grid.engines import LocalEngine
+    from singleshot.grid.execution import data_facts
 
     if not isinstance(engine, LocalEngine):
         return
@@ -174,7 +174,7 @@ def _write_page(grids: list[Grid], store: ResultStore, output: Path, data_root: 
     from singleshot.cli.grid_display import say
 
     def write(page: Path) -> bool:
-        from singleshot.experiments.grid_page import write_grid_page
+        from singleshot.paper.exhibition import write_grid_page
 
         page.unlink(missing_ok=True)  # it would pass for the new one if that cannot be written, now and the next time
         return write_grid_page(grids, store, output / "runs", page, data_root=data_root)
@@ -188,7 +188,7 @@ def _write_page(grids: list[Grid], store: ResultStore, output: Path, data_root: 
 
 def _print(made: Exhibition, output: Path, table_format: TableFormat, as_json: bool) -> None:
     from singleshot.cli.grid_display import say
-    from singleshot.experiments.table_formats import formatted
+    from singleshot.paper.table_formats import formatted
 
     if as_json:
         print(json.dumps(made.numbers, indent=2))

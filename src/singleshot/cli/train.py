@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, arg
 
-from singleshot.cli.page import try_to_write
-from singleshot.training.presets import PresetName, preset as preset_recipe
+from singleshot.cli.display import try_to_write
 from singleshot.training.recipe import Recipe
-from singleshot.training.recipe_file import read_recipe_values
+from singleshot.training.recipe_file import PresetName, preset as preset_recipe, read_recipe_values
 
 if TYPE_CHECKING:
     from singleshot.training.run import Run
@@ -79,7 +78,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         recipe.resolved()  # a wrong value is said before the seconds that torch takes to load
         from singleshot.training.display import Display
         from singleshot.training.processes import Processes
-        from singleshot.training.runner import train as run_training
+        from singleshot.training.trainer import train as run_training
 
         run = run_training(
             recipe,
@@ -104,9 +103,9 @@ def _write_page(run: Run, data_root: Path | None) -> None:
     advice = None
 
     def write(page: Path) -> bool:
+        from singleshot.evaluation.verdict import reading_advice
         from singleshot.report.page import write_page
         from singleshot.report.page.run_subject import subject_of_run
-        from singleshot.report.reading_advice import reading_advice
 
         nonlocal advice
         subject = subject_of_run(folder, name=folder.name, split=split, data_root=data_root, device=run.recipe.device)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 DATA_VARIABLE = "SINGLESHOT_DATA"
@@ -55,3 +57,26 @@ def _user_cache() -> Path:
 def _from_environment(variable: str) -> Path | None:
     value = os.environ.get(variable)
     return Path(value).expanduser() if value else None  # an empty variable is as good as none
+
+
+@contextmanager
+def decoding_progress(name: str, images: int | None) -> Iterator[Callable[[int], None]]:
+    """Gives a function to call with the number of images done; silent where ``images`` is None."""
+    if images is None:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        tell(f"decoding {images:,} images of {name}; this is done once")
+    columns = (TextColumn("decoding {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=images)
+        yield lambda done: progress.update(task, advance=done)
+
+
+def tell(message: str) -> None:
+    """A line on standard error, where it is in nobody's way."""
+    print(message, file=sys.stderr, flush=True)

@@ -36,11 +36,11 @@ def load_dataset(
         image_size: height and width in pixels.
         skip_unreadable: leave out images that cannot be read, with a warning that counts them, instead of refusing.
     """
-    from singleshot.checks import check_size
+    from singleshot.common.checks import check_size
 
     size = check_size("image_size", image_size, least=1)
     if name == "digits":  # comes with scikit-learn, needs no files
-        from singleshot.data.digits import digits_dataset
+        from singleshot.data.formats.digits import digits_dataset
 
         return digits_dataset(size)
     from singleshot.data.cache import load_source
@@ -51,20 +51,20 @@ def load_dataset(
 def find_source(name: str, root: Path) -> Source:
     """Where the images of a data set are, looked for below the data root; an error where they are not."""
     if name in ("cifar10", "cifar100"):
-        from singleshot.data.cifar import cifar_source
+        from singleshot.data.formats.cifar import cifar_source
 
         return cifar_source(name, root)
     if name in ("fashion_mnist", "mnist"):
-        from singleshot.data.mnist import mnist_source
+        from singleshot.data.formats.mnist import mnist_source
 
         return mnist_source(name, root)
     if name == "tiny_imagenet":
-        from singleshot.data.tiny_imagenet import tiny_imagenet_source
+        from singleshot.data.formats.tiny_imagenet import tiny_imagenet_source
 
         return tiny_imagenet_source(root)
     folder = Path(name).expanduser()
     if folder.is_dir() or "/" in name or os.sep in name:
-        from singleshot.data.folder import folder_source
+        from singleshot.data.formats.folder import folder_source
 
         return folder_source(folder)
     nearest = difflib.get_close_matches(name.lower(), _NAMES, n=1)

@@ -12,14 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.checks import check_choice
-from singleshot.environment import describe_environment
+from singleshot.common.checks import check_choice
+from singleshot.common.environment import describe_environment
+from singleshot.common.files import write_atomically
 from singleshot.export.facts import FORMAT, require_packages
-from singleshot.export.onnx_file import INPUT, PACKAGES, read_onnx, write_onnx
+from singleshot.export.formats import INPUT, PACKAGES, read_onnx, read_program, write_onnx, write_program
 from singleshot.export.parity import Outputs, check_parity, probes
 from singleshot.export.program import Classifier, check_classifier, trace
-from singleshot.export.torch_file import read_program, write_program
-from singleshot.files import write_atomically
 
 Writer = Callable[[torch.export.ExportedProgram, Path, dict[str, Any]], None]
 Reader = Callable[[Path], Callable[[Tensor], Outputs]]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from singleshot.errors import StoppedError
+from singleshot.common.errors import StoppedError
 
 TOLERANCE = 1e-5
 BATCHES = (1, 7)  # one alone, and one that no example had

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from singleshot.checks import check_scores
+from singleshot.common.checks import check_scores
 from singleshot.data.augmentation import Normalization
 
 

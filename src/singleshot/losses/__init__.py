@@ -1,10 +1,14 @@
 """Losses over one stochastic pass or T of them: each a pure function and a thin module of the same name."""
 
-from singleshot.losses.confidence_integrated import CILoss, ci_loss
-from singleshot.losses.cross_entropy import CrossEntropyLoss, cross_entropy_loss
-from singleshot.losses.entropy_ci import EntropyCILoss, entropy_ci_loss
-from singleshot.losses.focal import FocalLoss, focal_loss
-from singleshot.losses.label_smoothing import LabelSmoothingLoss, label_smoothing_loss
+from singleshot.losses.confidence_integrated import CILoss, EntropyCILoss, ci_loss, entropy_ci_loss
+from singleshot.losses.cross_entropy import (
+    CrossEntropyLoss,
+    FocalLoss,
+    LabelSmoothingLoss,
+    cross_entropy_loss,
+    focal_loss,
+    label_smoothing_loss,
+)
 from singleshot.losses.vwci import VWCILoss, vwci_loss
 
 __all__ = [

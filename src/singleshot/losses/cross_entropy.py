@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
+from singleshot.common.checks import check_fraction, check_non_negative
 from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss
 
 
@@ -34,3 +36,79 @@ class CrossEntropyLoss(ClassificationLoss):
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Logits (B, C) or (T, B, C), labels (B,)."""
         return cross_entropy_loss(logits, labels, **self.shared_options())
+
+
+def label_smoothing_loss(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    epsilon: float,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Cross-entropy against (1 − ε)·onehot + ε·uniform, for logits (B, C) or (T, B, C) and labels (B,).
+
+    >>> import torch
+    >>> label_smoothing_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), epsilon=0.1)
+    tensor(0.2269)
+    """
+    check_fraction("epsilon", epsilon)
+    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
+    return reduce_loss((1 - epsilon) * terms.ground_truth + epsilon * terms.uniform, terms, reduction)
+
+
+class LabelSmoothingLoss(ClassificationLoss):
+    """Module over :func:`label_smoothing_loss`."""
+
+    def __init__(
+        self, *, epsilon: float, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+    ) -> None:
+        check_fraction("epsilon", epsilon)
+        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        self.epsilon = epsilon
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Logits (B, C) or (T, B, C), labels (B,)."""
+        return label_smoothing_loss(logits, labels, epsilon=self.epsilon, **self.shared_options())
+
+
+def focal_loss(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    gamma: float,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """−(1/T) Σ_t (1 − p_t(y))^γ log p_t(y), for logits (B, C) or (T, B, C) and labels (B,).
+
+    γ = 3 is the usual choice for calibration; 0 gives cross-entropy.
+
+    >>> focal_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), gamma=3.0)
+    tensor(0.0002)
+    """
+    check_non_negative("gamma", gamma)
+    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
+    index = torch.where(terms.counted, labels.long(), 0)
+    of_label = terms.log_probs.gather(-1, index.expand(len(terms.log_probs), -1).unsqueeze(-1)).squeeze(-1)  # (T, B)
+    # 1 − p keeps its digits where p is nearly 1. It is clamped above 0, where a power below 1 has no finite slope.
+    doubt = (-torch.expm1(of_label)).clamp(min=torch.finfo(of_label.dtype).tiny)
+    losses = -(doubt**gamma * of_label).mean(0) * terms.example_weight
+    return reduce_loss(losses, terms, reduction)
+
+
+class FocalLoss(ClassificationLoss):
+    """Module over :func:`focal_loss`."""
+
+    def __init__(
+        self, *, gamma: float, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+    ) -> None:
+        check_non_negative("gamma", gamma)
+        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        self.gamma = gamma
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Logits (B, C) or (T, B, C), labels (B,)."""
+        return focal_loss(logits, labels, gamma=self.gamma, **self.shared_options())

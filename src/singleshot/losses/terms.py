@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.checks import check_choice, check_labels, check_logits, check_scores
+from singleshot.common.checks import check_choice, check_labels, check_logits, check_scores
 from singleshot.uncertainty import finite_log_softmax
 
 REDUCTIONS = ("none", "mean", "sum")

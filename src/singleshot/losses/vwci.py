@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from singleshot.checks import check_passes, check_scores
+from singleshot.common.checks import check_passes, check_scores
 from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss
 from singleshot.uncertainty import VarianceReading, apply_reading, variance_reading
 

@@ -1,13 +1,11 @@
 """Calibration metrics from mergeable sums, and from examples where those metrics are to know their own error."""
 
-from singleshot.metrics.bootstrap import Interval, bootstrap
-from singleshot.metrics.calibration import Calibration
-from singleshot.metrics.comparison import Comparison, paired_bootstrap
-from singleshot.metrics.consistency import ConsistencyTest, consistency_test
+from singleshot.metrics.calibration import Bins, Calibration, CalibrationResult
 from singleshot.metrics.estimates import adaptive_ece, debiased_ece, smooth_ece
 from singleshot.metrics.examples import ExampleGathering, Examples
-from singleshot.metrics.result import Bins, CalibrationResult
+from singleshot.metrics.intervals import Interval, bootstrap
 from singleshot.metrics.selective import RiskCoverage, Threshold, risk_coverage, threshold_for_accuracy
+from singleshot.metrics.significance import Comparison, ConsistencyTest, consistency_test, paired_bootstrap
 from singleshot.metrics.variance_histogram import VarianceBins, VarianceHistogram
 from singleshot.metrics.wilson import wilson_interval
 

@@ -9,22 +9,25 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.checks import check_size
-from singleshot.metrics.debiased import (
+from singleshot.common.checks import check_size
+from singleshot.metrics.ece_estimators import (
     BinSums,
     Gaps,
+    coarse_kernel,
     debiased_error,
     debiased_overconfident_part,
+    debiased_smooth_error,
     debiased_square_error,
+    fixed_point_bandwidth,
     gaps_of,
     overconfident_part,
     plain_error,
+    smooth_error,
     turned,
 )
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.resampling import ResampleSums, SortedExamples, binned, on_grid, sort_examples, whole
 from singleshot.metrics.selective import excess_over_oracle
-from singleshot.metrics.smooth import coarse_kernel, debiased_smooth_error, fixed_point_bandwidth, smooth_error
 
 Array = NDArray[np.float64]
 

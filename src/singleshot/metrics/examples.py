@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.metrics.scores import Scores
+from singleshot.metrics.rows import Scores
 
 FIELDS = ("confidence", "correct", "nll", "brier")
 

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from singleshot.files import write_text
+from singleshot.common.files import write_text
 
 State = TypeVar("State", bound="AdditiveState")
 Options = dict[str, "int | str"]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.checks import as_tensor, check_choice, check_labels, check_logits, check_size
+from singleshot.common.checks import as_tensor, check_choice, check_labels, check_logits, check_size
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.rows import rows_from_probs
 from singleshot.metrics.state import AdditiveState, Layout, Options

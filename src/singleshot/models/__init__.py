@@ -4,9 +4,9 @@ from singleshot.models.densenet import DenseNet, densenet40_12
 from singleshot.models.registry import create_model, list_models
 from singleshot.models.resnet import ResNet, resnet18, resnet34
 from singleshot.models.small_cnn import SmallCNN
-from singleshot.models.stochastic_depth import StochasticDepthBlock
 from singleshot.models.vgg import VGG, vgg16
 from singleshot.models.wide_resnet import WideResNet, wide_resnet16_8
+from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 
 __all__ = [
     "VGG",

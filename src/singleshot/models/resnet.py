@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from singleshot.models.arguments import check_arguments, scaled
-from singleshot.models.initialization import initialize_convolutions
-from singleshot.models.stochastic_depth import StochasticDepthBlock, linear_survival
+from singleshot.models.layers import check_arguments, initialize_convolutions, scaled
+from singleshot.sampling.stochastic_depth import StochasticDepthBlock, linear_survival
 
 
 class ResNet(nn.Module):

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.models.arguments import check_arguments, scaled
-from singleshot.models.initialization import initialize_convolutions
+from singleshot.models.layers import check_arguments, initialize_convolutions, scaled
 
 
 class WideResNet(nn.Module):

@@ -2,12 +2,10 @@
 
 from singleshot.posthoc.histogram import HistogramBinning
 from singleshot.posthoc.isotonic import IsotonicScaling
-from singleshot.posthoc.matrix import MatrixScaling
-from singleshot.posthoc.protocols import case2_split, temperature_case1, temperature_case2
+from singleshot.posthoc.linear import MatrixScaling, VectorScaling
 from singleshot.posthoc.registry import SCALINGS, load_scaling
 from singleshot.posthoc.scaling import Scaling
 from singleshot.posthoc.temperature import TemperatureScaling
-from singleshot.posthoc.vector import VectorScaling
 
 __all__ = [
     "SCALINGS",
@@ -17,8 +15,5 @@ __all__ = [
     "Scaling",
     "TemperatureScaling",
     "VectorScaling",
-    "case2_split",
     "load_scaling",
-    "temperature_case1",
-    "temperature_case2",
 ]

@@ -9,10 +9,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from singleshot.checks import check_size
-from singleshot.posthoc.fitting import fitting_set, warn_of_missing_classes
-from singleshot.posthoc.probabilities import double_probs, in_dtype_of, log_probs_above_zero
-from singleshot.posthoc.scaling import Scaling, check_classes
+from singleshot.common.checks import check_size
+from singleshot.posthoc.scaling import (
+    Scaling,
+    check_classes,
+    double_probs,
+    fitting_set,
+    in_dtype_of,
+    log_probs_above_zero,
+    warn_of_missing_classes,
+)
 from singleshot.posthoc.storage import check_names, number, rows_of_numbers
 
 MISSING = "their frequency is 0 at every score, so next to nothing is left of them"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from singleshot.posthoc.histogram import HistogramBinning
 from singleshot.posthoc.isotonic import IsotonicScaling
-from singleshot.posthoc.matrix import MatrixScaling
+from singleshot.posthoc.linear import MatrixScaling, VectorScaling
 from singleshot.posthoc.scaling import Scaling
 from singleshot.posthoc.storage import read_parameters
 from singleshot.posthoc.temperature import TemperatureScaling
-from singleshot.posthoc.vector import VectorScaling
 
 SCALINGS: dict[str, type[Scaling]] = {
     scaling.method: scaling

@@ -1,19 +1,65 @@
-"""What every calibration after training has in common: it maps logits to logits, and lives in a plain file."""
+"""What every fit asks of its examples, and what it says about classes it never saw."""
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor
 
+from singleshot.common.checks import as_tensor, check_labels, check_logits
 from singleshot.posthoc.storage import read_parameters, write_parameters
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+def fitting_set(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    """Finite logits (N, C) and labels (N,) in [0, C), from tensors, arrays or lists; or an error."""
+    logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
+    check_logits(logits, ("(N, C)",))
+    return logits, check_labels(labels, *logits.shape)
+
+
+def warn_of_missing_classes(labels: Tensor, classes: int, consequence: str) -> None:
+    """Say which classes have no example, and what that means for a method that learns something about each class."""
+    missing = (torch.bincount(labels, minlength=classes) == 0).nonzero().squeeze(1).tolist()
+    if not missing:
+        return
+    shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+    which = f"class {shown} has" if len(missing) == 1 else f"{len(missing)} of {classes} classes ({shown}) have"
+    few = f" (there are fewer examples, {len(labels)}, than classes)" if len(labels) < classes else ""
+    warnings.warn(
+        f"{which} no example in the fitting set{few}: {consequence}. TemperatureScaling needs no example of each.",
+        stacklevel=4,  # the caller of fit, past its no_grad
+    )
+
+
+def double_probs(logits: Tensor) -> Tensor:
+    """softmax(z) in float64; laid out in one piece, so that equal rows give equal bits."""
+    return torch.softmax(logits.double().contiguous(), -1)
+
+
+def log_probs_above_zero(values: Tensor, probs: Tensor, examples: int) -> Tensor:
+    """Log-probabilities in proportion to frequencies (..., C) seen among ``examples``, none of them −∞.
+
+    A frequency of 0 or 1 was seen N times, not for ever: 1/(N+1), one imagined example, is shared out among the
+    classes, half as the uncalibrated probabilities have it and half evenly. So nothing is ruled out, classes the
+    frequencies leave tied stay in their order, and where all frequencies are 0 the model's own opinion counts.
+    """
+    imagined = (probs + 1 / probs.shape[-1]) / (2 * (examples + 1))
+    mixed = values + imagined
+    return torch.log(mixed / mixed.sum(-1, keepdim=True))
+
+
+def in_dtype_of(logits: Tensor, log_probs: Tensor) -> Tensor:
+    """Float64 for float64 logits, float32 for all others: half precision has too few digits for log-probabilities."""
+    return log_probs if logits.dtype == torch.float64 else log_probs.float()
 
 
 class Scaling(ABC):

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from singleshot.files import write_text
+from singleshot.common.files import write_text
 
 FORMAT, VERSION = "singleshot-scaling", 1
 MAX_BYTES = 2**31  # a full matrix for 10,000 classes; a larger file is not one of ours

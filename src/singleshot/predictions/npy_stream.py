@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.terminal import printable
+from singleshot.common.text import printable
 
 MOST_AT_ONCE = 2**30  # bytes of an array that can only be read whole
 MOST_WHOLE = 2**28  # bytes of passes that are read whole, which is once

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.predictions.names import (
+from singleshot.common.text import printable
+from singleshot.predictions.columns import (
     ARRAY_KINDS,
     COLUMN_LABELS,
     check_headings,
@@ -19,7 +20,6 @@ from singleshot.predictions.names import (
     find_labels,
 )
 from singleshot.predictions.source import Asked, Kind, RawBlock, Source
-from singleshot.terminal import printable
 
 
 class _Layout(NamedTuple):

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.checks import check_size
+from singleshot.common.checks import check_size
 from singleshot.predictions.labels import LabelReader, Where
-from singleshot.predictions.passes import checked_passes
 from singleshot.predictions.source import Kind, LabelsAre, RawBlock, Source
-from singleshot.predictions.values import as_logits, first_mistake, native, summing_to_one
+from singleshot.predictions.values import as_logits, checked_passes, first_mistake, native, summing_to_one
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32, what a core's cache holds
 

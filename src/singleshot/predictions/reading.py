@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from singleshot.checks import check_choice
-from singleshot.predictions.array_files import open_npy, open_npz
-from singleshot.predictions.names import check_kind
+from singleshot.common.checks import check_choice
+from singleshot.predictions.columns import check_kind
+from singleshot.predictions.csv_files import open_csv
+from singleshot.predictions.numpy_files import open_npy, open_npz
 from singleshot.predictions.parquet_files import open_parquet
 from singleshot.predictions.predictions import Predictions
+from singleshot.predictions.safetensors_files import open_safetensors
 from singleshot.predictions.source import MEANINGS, Asked, Kind, LabelsAre, Source, check_source, damage_named
-from singleshot.predictions.tensor_files import open_safetensors
-from singleshot.predictions.text_files import open_csv
 
 OPENERS: dict[str, Callable[[Path, Asked], Source]] = {
     ".npz": open_npz,

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from numpy.typing import NDArray
 
-from singleshot.terminal import printable
+from singleshot.common.text import printable
 
 Kind = Literal["logits", "probs"]
 KINDS: tuple[Kind, ...] = ("logits", "probs")

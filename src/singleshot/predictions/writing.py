@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.data.npy import NpyWriter
-from singleshot.files import write_atomically
+from singleshot.common.files import write_atomically
+from singleshot.data.cache import NpyWriter
 from singleshot.predictions.labels import first_misnumbered
-from singleshot.predictions.passes import check_passes_shape
+from singleshot.predictions.values import check_passes_shape
 
 
 def write_predictions(

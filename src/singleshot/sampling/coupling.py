@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor, nn
 
-from singleshot.models.stochastic_depth import StochasticDepthBlock
+from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 
 
 def couples_rows(module: nn.Module) -> bool:

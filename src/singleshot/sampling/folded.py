@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from singleshot.sampling.buffers import frozen_buffers
 from singleshot.sampling.coupling import couples_rows
 from singleshot.sampling.graph import NoiseGraph, returned_node
 from singleshot.sampling.noise import FUNCTIONAL_NOISE, noise_off
+from singleshot.sampling.state import frozen_buffers
 from singleshot.sampling.tracing import OneInput
 
 BatchDims = dict[fx.Node, int]

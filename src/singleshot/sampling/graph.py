@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from singleshot.models.stochastic_depth import StochasticDepthBlock
 from singleshot.sampling.noise import FUNCTIONAL_NOISE, noise_is_on
+from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 from singleshot.sampling.tracing import NotTraceableError, OneInput, trace_forward
 
 RANDOM_FUNCTIONS = {

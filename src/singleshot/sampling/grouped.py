@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from singleshot.models.stochastic_depth import StochasticDepthBlock
 from singleshot.sampling.coupling import one_call_per_pass
 from singleshot.sampling.graph import NoiseGraph, returned_node
 from singleshot.sampling.noise import noise_is_on
+from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 from singleshot.sampling.tracing import OneInput
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from singleshot.sampling.buffers import frozen_buffers
 from singleshot.sampling.noise import noise_on_for_sampling
+from singleshot.sampling.state import frozen_buffers
 
 
 def run_replayed(model: nn.Module, x: Tensor, passes: int) -> list[Any]:

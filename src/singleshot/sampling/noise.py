@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from singleshot.models.stochastic_depth import StochasticDepthBlock
+from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 
 FUNCTIONAL_NOISE: tuple[Callable[..., Any], ...] = (
     F.dropout,

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from singleshot.models.stochastic_depth import StochasticDepthBlock
-from singleshot.sampling.buffers import is_lazy
 from singleshot.sampling.noise import is_noise
+from singleshot.sampling.state import is_lazy
+from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 
 
 class NotTraceableError(Exception):

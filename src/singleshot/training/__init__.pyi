@@ -1,4 +1,4 @@
-from .presets import preset as preset
 from .recipe import Recipe as Recipe
+from .recipe_file import preset as preset
 from .run import Run as Run
-from .runner import train as train
+from .trainer import train as train

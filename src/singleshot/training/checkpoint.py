@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from singleshot.files import fingerprint, write_text
+from singleshot.common.files import fingerprint, write_text
 
 FORMAT = "singleshot.checkpoint/1"
 WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"

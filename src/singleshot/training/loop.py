@@ -11,20 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from singleshot.common.errors import StoppedError
 from singleshot.data import Dataset
-from singleshot.errors import StoppedError
 from singleshot.metrics import Calibration
-from singleshot.training.batches import TrainingBatches
-from singleshot.training.evaluation import evaluate
+from singleshot.training.display import Evaluation, Watcher
+from singleshot.training.inference import evaluate
 from singleshot.training.interrupts import Interrupts
 from singleshot.training.metrics_log import MetricsLog
-from singleshot.training.objective import PLAIN, objective_of
 from singleshot.training.processes import ProcessLostError
 from singleshot.training.run import Run
-from singleshot.training.run_state import RunState, Sums
-from singleshot.training.schedule import Schedule, derived_seed
-from singleshot.training.step import DivergedError, Stepper
-from singleshot.training.watcher import Evaluation, Watcher
+from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed
+from singleshot.training.step import PLAIN, DivergedError, Stepper, objective_of
+from singleshot.training.training_state import RunState, Sums
 
 LOGGED_EVERY = 50  # steps
 

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from singleshot.files import write_text
+from singleshot.common.files import write_text
 
 Record = dict[str, Any]
 

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from singleshot.files import FolderNotUsableError
+from singleshot.common.files import FolderNotUsableError
 
 Result = TypeVar("Result")
 

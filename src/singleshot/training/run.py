@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from singleshot.files import write_text
+from singleshot.common.files import write_text
 from singleshot.training.checkpoint import Checkpoint, Checkpoints
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import read_recipe, recipe_text

@@ -20,8 +20,7 @@ from singleshot.cli.evaluate import evaluate
 from singleshot.metrics import Calibration, Examples, risk_coverage, threshold_for_accuracy
 from singleshot.report.page import page_data, subject_of_file
 from singleshot.report.page.classes import CONFUSION_THRESHOLD
-from singleshot.report.page.fine_bins import BIN_CHOICES, FINE_BINS, fine_bins
-from singleshot.report.page.selection import EXPLORED, MOST_POINTS, threshold_counts
+from singleshot.report.page.selection import BIN_CHOICES, EXPLORED, FINE_BINS, MOST_POINTS, fine_bins, threshold_counts
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from singleshot.evaluation.evaluation import FEWEST_RESAMPLED
+from singleshot.evaluation.text import amount
+from singleshot.evaluation.verdict import LARGE, points
 from singleshot.metrics.examples import Examples
-from singleshot.predictions.evaluation import FEWEST_RESAMPLED
 from singleshot.report.page.text import class_label
-from singleshot.report.tables import amount
-from singleshot.report.verdict import LARGE, points
 
 Codes = NDArray[np.unsignedinteger[Any]]
 

@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 
 from singleshot import __version__
+from singleshot.evaluation.comparison import COMPARED, AgainstFirst, same_examples
+from singleshot.evaluation.text import difference_label, metric_label
+from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.estimates import HIGHER_IS_BETTER
-from singleshot.predictions.comparing import COMPARED
 from singleshot.report.page.classes import CONFUSION_THRESHOLD, classes_by_gap, confusions, odd_class
-from singleshot.report.page.comparisons import ComparisonsWithFirst
-from singleshot.report.page.fine_bins import BIN_CHOICES, DEFAULT_BINS, fine_bins
 from singleshot.report.page.selection import (
+    BIN_CHOICES,
+    DEFAULT_BINS,
     EXPLORED,
     coverage_points,
+    fine_bins,
     guarantee_rules,
     risk_coverage_points,
     sure_accuracies,
@@ -25,8 +28,6 @@ from singleshot.report.page.selection import (
 )
 from singleshot.report.page.subject import Subject
 from singleshot.report.page.text import numbered, plain_value, shown, shown_end
-from singleshot.report.tables import difference_label, metric_label
-from singleshot.report.verdict import verdict
 
 HELP = {
     "accuracy": "Share of examples whose predicted class is right.",
@@ -135,3 +136,34 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return plain_value(float(value)) if isinstance(value, float) else value
+
+
+SHOWN = ("metric", "difference", "low", "high", "p_value")
+
+
+class ComparisonsWithFirst:
+    """Takes subjects one by one, and keeps the examples of the first alone."""
+
+    def __init__(self, replicates: int | None) -> None:
+        self._replicates = replicates
+        self._first: tuple[str, AgainstFirst] | None = None
+        self.found: list[dict[str, Any]] = []
+
+    def add(self, subject: Subject, name: str) -> bool:
+        """Compare a subject with the first; this may be the first. Returns whether both are of the same examples."""
+        examples = subject.measured.evaluation.examples
+        assert examples is not None
+        if self._first is None:
+            self._first = (name, AgainstFirst(examples, replicates=self._replicates, bins=DEFAULT_BINS))
+            return True
+        against, first = self._first
+        if self._replicates != 0:
+            compared = first.compare(examples)
+            entry: dict[str, Any] = {"of": name, "against": against, "why": None, "differences": []}
+            if isinstance(compared, str):
+                self.found.append({**entry, "why": f"{name} and {against} {compared}."})
+            else:
+                plain = [{field: getattr(one, field) for field in SHOWN} for one in compared]
+                self.found.append({**entry, "differences": plain})
+        assert first.first is not None
+        return same_examples(examples, first.first)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from singleshot.files import write_text
+from singleshot.common.files import write_text
 
 ASSETS = "assets"
 TEMPLATE = "page.html.j2"

@@ -11,16 +11,15 @@ from typing import Any
 from torch import Tensor
 
 from singleshot.data import Images
+from singleshot.evaluation.runs import evaluate_run, judged_images
+from singleshot.evaluation.text import amount
 from singleshot.metrics.variance_histogram import VarianceHistogram
 from singleshot.predictions import read_predictions
 from singleshot.report.page.gallery import EDGE, gallery
-from singleshot.report.page.passes import FINE_BINS, passes_data
-from singleshot.report.page.subject import Subject, evaluate_command, measure
-from singleshot.report.tables import amount
+from singleshot.report.page.subject import FINE_BINS, Subject, evaluate_command, measure, passes_data
 from singleshot.sampling import sample
 from singleshot.sampling.noise import noise_layers
-from singleshot.training.evaluation import BATCH, quiet
-from singleshot.training.judgement import evaluate_run, judged_images
+from singleshot.training.inference import BATCH, quiet
 from singleshot.training.metrics_log import read_records
 from singleshot.training.processes import Processes
 from singleshot.training.run import METRICS, Run

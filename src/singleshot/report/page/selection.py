@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from singleshot.metrics.binning import bin_index, sum_by_bin
+from singleshot.metrics.calibration import CalibrationResult
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.result import CalibrationResult
 from singleshot.metrics.selective import STARTS, THRESHOLDS, accepted_at, risk_coverage, threshold_bounds
 
 MOST_POINTS = 400
@@ -58,3 +59,23 @@ def guarantee_rules() -> dict[str, Any]:
 def sure_accuracies(examples: Examples) -> list[float]:
     """The accuracy that each threshold of a guarantee is sure of."""
     return [float(bound) for bound in threshold_bounds(examples, confidence=CERTAINTY).lower]
+
+
+FINE_BINS = 1200
+BIN_CHOICES = (5, 6, 8, 10, 12, 15, 20, 24, 25, 30, 40, 50, 60, 75, 100)
+"""Numbers of bins to choose from: divisors of the fine ones, so that each bin is a run of them."""
+DEFAULT_BINS = 20
+
+
+def fine_bins(examples: Examples) -> dict[str, list[Any]]:
+    """Per fine bin: examples, right ones among them, and the sum of their confidences.
+
+    The edges of coarser bins are among these to the last bit: k / 20 and 60 k / 1200 are the same quotient, correctly
+    rounded, and both are rounded to the dtype of the confidences.
+    """
+    index = bin_index(examples.confidence, FINE_BINS)
+    return {
+        "count": sum_by_bin(index, FINE_BINS).tolist(),
+        "correct": sum_by_bin(index[examples.correct], FINE_BINS).tolist(),
+        "confidence": sum_by_bin(index, FINE_BINS, examples.confidence).tolist(),
+    }

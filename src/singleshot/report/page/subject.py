@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from singleshot.common.environment import describe_environment
+from singleshot.common.files import fingerprint
 from singleshot.data import Images
-from singleshot.environment import describe_environment
-from singleshot.files import fingerprint
+from singleshot.evaluation.evaluation import MOST_RESAMPLED, Evaluation, evaluate_predictions, groups_for
+from singleshot.evaluation.text import amount
+from singleshot.metrics.variance_histogram import VarianceBins, VarianceHistogram
 from singleshot.predictions import Predictions, read_predictions
-from singleshot.predictions.evaluation import MOST_RESAMPLED, Evaluation, evaluate_predictions, groups_for
 from singleshot.report.page.classes import AnswerGathering, Answers
-from singleshot.report.page.fine_bins import DEFAULT_BINS
 from singleshot.report.page.gallery import EDGE, gallery
-from singleshot.report.page.passes import passes_of_file
+from singleshot.report.page.selection import DEFAULT_BINS
 from singleshot.report.page.text import numbered
-from singleshot.report.tables import amount
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,3 +145,25 @@ def unique_names(paths: Sequence[Path]) -> list[str]:
     for path, name in zip(paths, short, strict=True):
         names.append(numbered(name if short.count(name) == 1 else str(path), names))
     return names
+
+
+FINE_BINS = 200
+"""Of a good network most variances are near 0: the page makes its bars from these, over the range there is."""
+
+
+def passes_of_file(predictions: Predictions) -> dict[str, Any] | None:
+    """What the passes in a file say, from every example, a block at a time; None where it holds none."""
+    if not predictions.passes:
+        return None
+    histogram = VarianceHistogram(FINE_BINS)
+    for batch in predictions.pass_batches():
+        histogram.update(**batch)
+    bins = histogram.compute()
+    return passes_data(bins, predictions.passes, of=int(bins.count.sum()))
+
+
+def passes_data(bins: VarianceBins, samples: int, *, of: int) -> dict[str, Any]:
+    """A variance histogram as plain lists; it may be of some among many examples."""
+    fields = ("lower", "upper", "count", "accuracy", "score", "coverage")
+    counts = {"samples": samples, "examples": int(bins.count.sum()), "of": of}
+    return {**counts, **{name: getattr(bins, name).tolist() for name in fields}}

@@ -7,7 +7,7 @@ import math
 from collections.abc import Container
 from typing import Any
 
-from singleshot.terminal import printable
+from singleshot.common.text import printable
 
 LONGEST = 120
 

@@ -1,0 +1,1 @@
+"""What every layer uses: argument checks, atomic files, printable text, the environment."""

@@ -1,1 +1,0 @@
-"""Experiments: grids of runs whose results are kept as they come."""

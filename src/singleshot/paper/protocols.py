@@ -1,0 +1,72 @@
+"""The two ways the paper fits a temperature, its Table 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from singleshot.common.checks import as_tensor, check_labels
+from singleshot.common.splits import split_training
+from singleshot.posthoc.scaling import fitting_set
+from singleshot.posthoc.temperature import TemperatureScaling
+
+HELD_OUT = 0.1
+
+
+def temperature_case1(train_logits: Tensor, train_labels: Tensor) -> TemperatureScaling:
+    """Case 1: the temperature of a model fitted on the very examples (N, C) the model was trained on.
+
+    It costs no data, but a network is more often right there than elsewhere, so the temperature comes out too low;
+    where it is right everywhere there is none, and a bound is returned with a warning.
+    """
+    return TemperatureScaling.fit(train_logits, train_labels)
+
+
+def temperature_case2(logits: Tensor, labels: Tensor, held_out: Any = None) -> TemperatureScaling:
+    """Case 2: the temperature of a model trained on 90 % of the examples, fitted on its logits for the other 10 %.
+
+    ``logits`` (N, C) and ``labels`` (N,) are those of all training examples, and ``held_out`` the positions of those
+    the model was not trained on; if left out, those that ``case2_split(labels)`` gives.
+
+    >>> import torch
+    >>> labels = torch.arange(100) % 5
+    >>> train, held_out = case2_split(labels)  # train a model on the first; then, with its logits for all,
+    >>> logits = torch.randn(100, 5, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(5)[labels]
+    >>> scaling = temperature_case2(logits, labels, held_out)
+    """
+    logits, labels = fitting_set(logits, labels)
+    positions = case2_split(labels)[1] if held_out is None else _positions(held_out, len(labels))
+    return TemperatureScaling.fit(logits[positions], labels[positions])
+
+
+def _positions(held_out: Any, examples: int) -> Tensor:
+    """Distinct positions in [0, examples), some but not all of them, or an error."""
+    found = as_tensor(held_out, "held_out")
+    if found.ndim != 1 or found.is_floating_point() or found.dtype == torch.bool:
+        raise ValueError(f"held_out must be a list of positions, got {found.dtype} of shape {tuple(found.shape)}")
+    found = found.long().cpu()
+    outside = found[(found < 0) | (found >= examples)]
+    if len(outside):
+        raise ValueError(f"held_out must lie in [0, {examples}), the training examples, got {int(outside[0])}")
+    if not 0 < len(found) < examples or len(set(found.tolist())) < len(found):
+        raise ValueError(f"held_out must be some of the {examples} training examples, each once, got {len(found)}")
+    return found
+
+
+def case2_split(labels: Any, *, held_out: float = HELD_OUT) -> tuple[Tensor, Tensor]:
+    """Positions of the examples to train on and of those to hold out, the same every time, all classes in proportion.
+
+    >>> train, held_out = case2_split([0, 1] * 50)
+    >>> len(train), len(held_out)
+    (90, 10)
+    """
+    if not 0 < held_out < 1:
+        raise ValueError(f"held_out must lie between 0 and 1, got {held_out}")
+    labels = as_tensor(labels, "labels")
+    if not labels.numel():
+        raise ValueError("labels must hold at least one example, got none")
+    classes = int(labels.max()) + 1 if not labels.is_floating_point() else 1
+    labels = check_labels(labels, labels.numel(), max(classes, 1)).cpu()
+    return split_training(labels, validation=held_out, train_images=None)

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fake_results import fake_result
+from singleshot.grid.job import job_of
+from singleshot.grid.result import Result
+from singleshot.grid.store import ResultStore
+from singleshot.paper.methods import base_recipe
+
+BASE = base_recipe("small", dataset="digits", model="resnet18")
+
+
+def result(method: str = "baseline", seed: int = 0) -> Result:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(50, 10, generator=generator)
+    labels = torch.randint(0, 10, (50,), generator=generator)
+    passes = torch.randn(3, 50, 10, generator=generator)
+    return fake_result(job_of(BASE, method, seed), logits=logits, labels=labels, passes=passes, seconds=2.5)
+
+
+def test_what_is_added_is_there_again_to_the_last_bit(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path / "results")
+    for method in ("baseline", "held_out_baseline", "vwci_star"):
+        store.add(result(method))
+    again = ResultStore.open(tmp_path / "results")
+    assert not again.skipped
+    assert {key: one.to_dict() for key, one in again.results.items()} == {
+        key: one.to_dict() for key, one in store.results.items()
+    }
+    assert again[result().job].metrics() == result().metrics()
+
+
+def test_a_store_knows_what_is_missing_each_once(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path)
+    done, other = result(seed=0), result(seed=1)
+    store.add(done)
+    assert done.job in store
+    assert store.missing([done.job, other.job, other.job]) == [other.job]
+
+
+def test_the_file_is_plain_json_with_what_a_reader_wants(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path)
+    store.add(result())
+    path = store.path_of(result().job)
+    assert path == tmp_path / "digits" / "resnet18" / f"{result().job.key}.json"
+    content = json.loads(path.read_text())
+    assert content["recipe"]["seed"] == 0
+    assert content["seconds"] == 2.5
+    assert content["splits"]["test"]["metrics"]["ece"] == pytest.approx(result().metrics()["ece"])
+    assert {"temperature", "fitted_on", "metrics"} <= set(content["rescaled"])
+    assert content["environment"] == {"torch": "2"}
+
+
+def test_a_file_from_before_the_place_of_measuring_was_kept_is_read() -> None:
+    content = result().to_dict()
+    del content["measured_in"]
+    assert Result.from_dict(content, "old").to_dict() == result().to_dict()
+
+
+def test_the_place_of_measuring_is_kept() -> None:
+    elsewhere = replace(result(), measured_in={"revision": "abc"})
+    assert Result.from_dict(elsewhere.to_dict(), "new").measured_in == {"revision": "abc"}
+
+
+def damaged(change: Any) -> str:
+    content = json.loads(json.dumps(result().to_dict()))
+    change(content)
+    return json.dumps(content)
+
+
+def _forget(state: dict[str, Any]) -> None:
+    state["sums"] = {name: np.zeros_like(values).tolist() for name, values in state["sums"].items()}
+
+
+def _brier(part: dict[str, Any], total: Any) -> None:
+    part["calibration"]["sums"]["brier"] = total
+
+
+HUGE = 10**400
+DAMAGED = {
+    "another version": (
+        damaged(lambda c: c.update(format="singleshot.result/0")),
+        "its format is 'singleshot.result/0'",
+    ),
+    "no format": ("{}", "its format is None"),
+    "a list": ("[]", "its format is None"),
+    "truncated": (damaged(lambda c: None)[:500], ""),
+    "not text": ("\udcff\udcfe", ""),
+    "nested": ("[" * 100_000, ""),
+    "no test split": (damaged(lambda c: c["splits"].pop("test")), "damaged result"),
+    "no state": (damaged(lambda c: c["splits"]["test"].pop("calibration")), "damaged result"),
+    "impossible sums": (
+        damaged(lambda c: c["rescaled"]["calibration"]["sums"].update(nll="nan")),
+        "damaged result",
+    ),
+    "text for seconds": (damaged(lambda c: c.update(seconds="long")), "damaged result"),
+    "no seconds": (damaged(lambda c: c.update(seconds=float("nan"))), "damaged result"),
+    "negative time": (damaged(lambda c: c.update(cpu_seconds=-1)), "damaged result"),
+    "a temperature below 0": (damaged(lambda c: c["rescaled"].update(temperature=-1)), "damaged result"),
+    "more seconds than a number can hold": (damaged(lambda c: c.update(seconds=HUGE)), "damaged result"),
+    "more time than a number can hold": (damaged(lambda c: c.update(cpu_seconds=HUGE)), "damaged result"),
+    "a temperature beyond numbers": (damaged(lambda c: c["rescaled"].update(temperature=HUGE)), "damaged result"),
+    "a learning rate beyond numbers": (damaged(lambda c: c["recipe"].update(learning_rate=HUGE)), ""),
+    "an infinite Brier score": (damaged(lambda c: _brier(c["splits"]["test"], "inf")), "its Brier score is inf"),
+    "an impossible Brier score": (damaged(lambda c: _brier(c["rescaled"], 101.0)), "its Brier score is 2.02"),
+    "images that are no object": (damaged(lambda c: c.update(data="cifar100")), "damaged result"),
+    "images that are no count": (damaged(lambda c: c["data"].update(test="many")), "its data has test 'many'"),
+    "images that are not counted": (damaged(lambda c: c["data"].pop("train")), "its data has train None"),
+    "measured nowhere": (damaged(lambda c: c.update(measured_in="here")), "damaged result"),
+    "an environment of pairs": (damaged(lambda c: c.update(environment=[["a", "b"]])), "damaged result"),
+    "nothing seen": (damaged(lambda c: _forget(c["splits"]["test"]["calibration"])), "damaged result"),
+    "no passes seen": (damaged(lambda c: _forget(c["variance"])), "damaged result"),
+    "an unexpected split": (damaged(lambda c: c["splits"].update(other=c["splits"]["test"])), "its splits are"),
+    "another recipe": (damaged(lambda c: c["recipe"].update(epochs=7)), "it claims the key"),
+    "an unknown field": (damaged(lambda c: c["recipe"].update(magic=7)), "magic"),
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), DAMAGED.values(), ids=DAMAGED)
+def test_a_file_that_cannot_be_used_is_skipped_and_named_and_nothing_else_is_lost(
+    text: str, reason: str, tmp_path: Path
+) -> None:
+    store = ResultStore.open(tmp_path)
+    store.add(result(seed=1))
+    bad = store.path_of(result(seed=0).job)
+    bad.write_text(text, encoding="utf-8", errors="surrogateescape")
+    again = ResultStore.open(tmp_path)
+    assert list(again.results) == [result(seed=1).job.key]
+    assert len(again.skipped) == 1
+    assert str(bad) in again.skipped[0]
+    assert reason in again.skipped[0]
+    assert again.skipped[0].endswith("; remove the file, or use the version that wrote it")
+    assert bad.read_text(encoding="utf-8", errors="surrogateescape") == text
+
+
+def test_of_two_files_that_claim_one_run_one_is_skipped_and_both_are_kept(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path)
+    store.add(result())
+    path = store.path_of(result().job)
+    renamed, twin = path.with_name("0copy.json"), tmp_path / "zzz" / path.name
+    twin.parent.mkdir()
+    shutil.copy(path, renamed)
+    shutil.copy(path, twin)
+    again = ResultStore.open(tmp_path)
+    assert again[result().job].to_dict() == result().to_dict()
+    assert [str(renamed) in reason or str(twin) in reason for reason in again.skipped] == [True, True]
+    assert all(f"claims the run {result().job.key}" in reason for reason in again.skipped)
+    assert path.exists()
+    assert renamed.exists()
+    assert twin.exists()
+
+
+def test_half_of_a_killed_write_is_no_result(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path)
+    store.add(result())
+    path = store.path_of(result().job)
+    for text in ("{", path.read_text()):
+        left = path.parent / f".{path.name}.x1" / path.name
+        left.parent.mkdir(exist_ok=True)
+        left.write_text(text)
+        again = ResultStore.open(tmp_path)
+        assert (list(again.paths.values()), again.skipped) == ([path], [])
+
+
+def test_a_store_hears_of_what_others_add_and_reads_nothing_twice(tmp_path: Path) -> None:
+    mine, theirs = ResultStore.open(tmp_path), ResultStore.open(tmp_path)
+    theirs.add(result(seed=0))
+    mine.refresh()
+    first = mine[result(seed=0).job]
+    theirs.add(result(seed=1))
+    mine.refresh()
+    assert mine[result(seed=0).job] is first
+    assert result(seed=1).job in mine
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("")
+    with pytest.raises(ValueError, match="is a file; results need a folder"):
+        ResultStore.open(tmp_path / "results")
+
+
+def test_a_data_set_in_a_folder_names_no_place_outside_the_store(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    recipe = base_recipe("small", dataset="../../images/birds", model="vgg16")
+    assert store.path_of(job_of(recipe, "baseline", 0)).parent == tmp_path / "birds" / "vgg16"
