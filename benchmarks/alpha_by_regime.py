@@ -19,14 +19,14 @@ import torch
 
 from singleshot.common.files import write_text
 from singleshot.grid.job import Job
-from singleshot.paper.methods import METHODS, READINGS, base_recipe
+from singleshot.paper.methods import METHODS, OTHER_MEASURES, base_recipe
 from singleshot.training.metrics_log import read_records
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import METRICS, Run
 from singleshot.training.trainer import train
 
 ROWS = Path(__file__).resolve().parent.parent / "results" / "alpha_regimes.json"
-ALL = ("baseline", "passes", "vwci", *(f"vwci_{reading}" for reading in READINGS))
+ALL = ("baseline", "passes", "vwci", *(f"vwci_{reading}" for reading in OTHER_MEASURES))
 SHOWN = ("accuracy", "ece", "nll", "overconfidence", "underconfidence")
 DIGITS = 898
 

@@ -21,13 +21,13 @@ from singleshot.common.splits import split_training
 from singleshot.data import Dataset, load_dataset
 from singleshot.grid.store import ResultStore
 from singleshot.metrics import Calibration
-from singleshot.paper.methods import READINGS, method_behind
+from singleshot.paper.methods import OTHER_MEASURES, method_behind
 from singleshot.training.inference import BATCH, quiet
 from singleshot.training.run import Run
 
 OUTPUT = Path(__file__).resolve().parent.parent / "results" / "alpha_cifar.json"
 DATASET, IMAGES = "cifar100", 5000
-JUDGED = ("baseline", "passes", "vwci", *(f"vwci_{reading}" for reading in READINGS))
+JUDGED = ("baseline", "passes", "vwci", *(f"vwci_{reading}" for reading in OTHER_MEASURES))
 
 
 def validation_metrics(run: Run, dataset: Dataset) -> dict[str, float]:

@@ -28,7 +28,7 @@ from singleshot.metrics import Calibration
 from singleshot.models import SmallCNN
 from singleshot.paper.quickstart import Setting
 from singleshot.sampling import sample
-from singleshot.uncertainty import VARIANCE_KINDS, VarianceReading
+from singleshot.uncertainty import MEASURES, DisagreementMeasure
 
 OUTPUT = Path(__file__).resolve().parent.parent / "results" / "alpha_search.json"
 SEEDS = range(2000, 2005)
@@ -58,26 +58,26 @@ def epistemic_share(log_probs: Tensor) -> Tensor:
 
 
 def _total_variation(log_probs: Tensor) -> Tensor:
-    return VARIANCE_KINDS["total_variation"](log_probs)
+    return MEASURES["total_variation"](log_probs)
 
 
 def _doubt(log_probs: Tensor) -> Tensor:
     return 1 - log_probs.exp().mean(0).amax(-1)
 
 
-CANDIDATES: dict[str, VarianceReading] = {
+CANDIDATES: dict[str, DisagreementMeasure] = {
     "total variation × epistemic share": lambda z: _total_variation(z) * epistemic_share(z),
-    "Hellinger × epistemic share": lambda z: VARIANCE_KINDS["hellinger"](z) * epistemic_share(z),
+    "Hellinger × epistemic share": lambda z: MEASURES["hellinger"](z) * epistemic_share(z),
     "total variation × √(epistemic share)": lambda z: _total_variation(z) * epistemic_share(z).sqrt(),
     "total variation × confidence": lambda z: _total_variation(z) * (1 - _doubt(z)),
     "total variation beyond doubt": lambda z: (
         _total_variation(z) ** 2 / (_total_variation(z) + _doubt(z)).clamp(min=1e-12)
     ),
-    "√((1 − BC) × total variation)": lambda z: (VARIANCE_KINDS["bhattacharyya"](z) * _total_variation(z)).sqrt(),
+    "√((1 − BC) × total variation)": lambda z: (MEASURES["bhattacharyya"](z) * _total_variation(z)).sqrt(),
 }
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cross-entropy, 1 pass": cross_entropy_loss,
-    **{name: partial(vwci_loss, variance=reading) for name, reading in {**VARIANCE_KINDS, **CANDIDATES}.items()},
+    **{name: partial(vwci_loss, measure=reading) for name, reading in {**MEASURES, **CANDIDATES}.items()},
 }
 
 

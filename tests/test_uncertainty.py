@@ -10,9 +10,9 @@ from torch import Tensor
 
 import oracle
 import singleshot as ss
-from singleshot.uncertainty import VARIANCE_KINDS
+from singleshot.uncertainty import MEASURES
 
-KINDS = sorted(VARIANCE_KINDS)
+MEASURE_NAMES = sorted(MEASURES)
 SHAPES = [(5, 4, 3), (2, 1, 2), (3, 7, 100), (20, 2, 10)]
 
 
@@ -36,12 +36,12 @@ def test_mean_covariance_and_entropies_equal_the_oracle(shape: tuple[int, ...]) 
     np.testing.assert_allclose(ss.mutual_information(logits), information, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("measure", MEASURE_NAMES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_normalized_variance_equals_the_oracle(kind: str, shape: tuple[int, ...]) -> None:
+def test_normalized_variance_equals_the_oracle(measure: str, shape: tuple[int, ...]) -> None:
     logits = random_logits(shape)
     np.testing.assert_allclose(
-        ss.normalized_variance(logits, kind=kind), oracle.alpha(logits.numpy(), kind), rtol=0, atol=1e-10
+        ss.normalized_variance(logits, measure=measure), oracle.alpha(logits.numpy(), measure), rtol=0, atol=1e-10
     )
 
 
@@ -49,51 +49,51 @@ def test_normalized_variance_equals_the_oracle(kind: str, shape: tuple[int, ...]
     st.integers(2, 8),
     st.integers(1, 5),
     st.integers(1, 12),
-    st.sampled_from(KINDS),
+    st.sampled_from(MEASURE_NAMES),
     st.sampled_from([1e-6, 1.0, 30.0, 1e4]),
     st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]),
     st.integers(0, 2**32 - 1),
 )
 @settings(deadline=None, max_examples=300)
 def test_alpha_lies_in_the_unit_interval_and_ignores_order(
-    passes: int, examples: int, classes: int, kind: str, scale: float, dtype: torch.dtype, seed: int
+    passes: int, examples: int, classes: int, measure: str, scale: float, dtype: torch.dtype, seed: int
 ) -> None:
     logits = random_logits((passes, examples, classes), scale, seed).to(dtype)
-    alpha = ss.normalized_variance(logits, kind=kind)
+    alpha = ss.normalized_variance(logits, measure=measure)
     assert alpha.shape == (examples,)
     assert bool(((alpha >= 0) & (alpha <= 1)).all())
     generator = torch.Generator().manual_seed(seed)
     shuffled = logits[torch.randperm(passes, generator=generator)][..., torch.randperm(classes, generator=generator)]
-    torch.testing.assert_close(ss.normalized_variance(shuffled, kind=kind), alpha, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(ss.normalized_variance(shuffled, measure=measure), alpha, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("measure", MEASURE_NAMES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_alpha_vanishes_where_the_passes_agree(kind: str, dtype: torch.dtype) -> None:
+def test_alpha_vanishes_where_the_passes_agree(measure: str, dtype: torch.dtype) -> None:
     agreeing = random_logits((1, 6, 10)).to(dtype).expand(5, 6, 10)
     rounding = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
-    tolerance = rounding if kind in ("bhattacharyya", "unbiased") else 20 * rounding  # the first two are its square
-    assert float(ss.normalized_variance(agreeing, kind=kind).max()) < tolerance
+    tolerance = rounding if measure in ("bhattacharyya", "unbiased") else 20 * rounding  # the first two are its square
+    assert float(ss.normalized_variance(agreeing, measure=measure).max()) < tolerance
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_alpha_grows_with_disagreement(kind: str) -> None:
+@pytest.mark.parametrize("measure", MEASURE_NAMES)
+def test_alpha_grows_with_disagreement(measure: str) -> None:
     direction = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]], dtype=torch.float64)
-    values = [float(ss.normalized_variance(direction * scale, kind=kind)) for scale in (0.1, 0.5, 1.0, 4.0)]
-    if kind == "confident_disagreement":  # symmetric passes average to uniform, which is sure of nothing
+    values = [float(ss.normalized_variance(direction * scale, measure=measure)) for scale in (0.1, 0.5, 1.0, 4.0)]
+    if measure == "confident_disagreement":  # symmetric passes average to uniform, which is sure of nothing
         assert max(values) < 1e-12
     else:
         assert values == sorted(values)
         assert values[-1] > 10 * values[0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("measure", MEASURE_NAMES)
 @pytest.mark.parametrize(
     ("dtype", "scale"), [(torch.float64, 1.7e308), (torch.float32, 1e30), (torch.float32, 3.4e38), (torch.float16, 6e4)]
 )
-def test_huge_logits_give_finite_values_and_gradients(kind: str, dtype: torch.dtype, scale: float) -> None:
+def test_huge_logits_give_finite_values_and_gradients(measure: str, dtype: torch.dtype, scale: float) -> None:
     logits = (random_logits((5, 8, 4)).sign() * scale).to(dtype).requires_grad_()
-    alpha = ss.normalized_variance(logits, kind=kind)
+    alpha = ss.normalized_variance(logits, measure=measure)
     (gradient,) = torch.autograd.grad(alpha.sum(), logits)
     assert bool(torch.isfinite(alpha).all())
     assert bool(torch.isfinite(gradient).all())
@@ -103,17 +103,17 @@ def test_huge_logits_give_finite_values_and_gradients(kind: str, dtype: torch.dt
         assert bool(torch.isfinite(torch.autograd.grad(value.sum(), logits)[0]).all())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_are_finite_where_passes_agree_and_probabilities_vanish(kind: str) -> None:
+@pytest.mark.parametrize("measure", MEASURE_NAMES)
+def test_gradients_are_finite_where_passes_agree_and_probabilities_vanish(measure: str) -> None:
     logits = torch.tensor([[[0.0, -200.0, -500.0]]]).repeat(4, 1, 1).requires_grad_()
-    (gradient,) = torch.autograd.grad(ss.normalized_variance(logits, kind=kind).sum(), logits)
+    (gradient,) = torch.autograd.grad(ss.normalized_variance(logits, measure=measure).sum(), logits)
     assert bool(torch.isfinite(gradient).all())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradient_equals_finite_differences(kind: str) -> None:
+@pytest.mark.parametrize("measure", MEASURE_NAMES)
+def test_gradient_equals_finite_differences(measure: str) -> None:
     logits = random_logits((3, 2, 4), scale=1.0).requires_grad_()
-    assert torch.autograd.gradcheck(lambda z: ss.normalized_variance(z, kind=kind), logits)
+    assert torch.autograd.gradcheck(lambda z: ss.normalized_variance(z, measure=measure), logits)
 
 
 def test_half_precision_is_worked_on_as_float32() -> None:
@@ -123,22 +123,22 @@ def test_half_precision_is_worked_on_as_float32() -> None:
 
 def test_one_class_is_certain() -> None:
     logits = random_logits((3, 4, 1))
-    for kind in KINDS:
-        assert ss.normalized_variance(logits, kind=kind).tolist() == [0.0] * 4
+    for measure in MEASURE_NAMES:
+        assert ss.normalized_variance(logits, measure=measure).tolist() == [0.0] * 4
     assert ss.predictive_entropy(logits).tolist() == [0.0] * 4
 
 
 def test_a_reading_of_ones_own() -> None:
     logits = random_logits((3, 4, 5))
-    assert ss.normalized_variance(logits, kind=lambda log_probs: log_probs.exp().var(0).sum(-1)).shape == (4,)
+    assert ss.normalized_variance(logits, measure=lambda log_probs: log_probs.exp().var(0).sum(-1)).shape == (4,)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (
-            lambda: ss.normalized_variance(torch.zeros(2, 3, 4), kind="tv"),
-            "kind='tv' is unknown; choose .*bhattacharyya",
+            lambda: ss.normalized_variance(torch.zeros(2, 3, 4), measure="tv"),
+            "measure='tv' is unknown; choose .*bhattacharyya",
         ),
         (lambda: ss.normalized_variance(torch.zeros(1, 3, 4)), r"at least 2 passes.*\(1, 3, 4\)"),
         (lambda: ss.predictive_covariance(torch.zeros(1, 3, 4)), "at least 2 passes"),
@@ -148,10 +148,10 @@ def test_a_reading_of_ones_own() -> None:
         (lambda: ss.normalized_variance(torch.tensor([[[0, math.nan]], [[1, 2.0]]])), "1 of 2 rows are not so.*row 0"),
         (lambda: ss.predictive_entropy(torch.tensor([[[0, -math.inf], [0, 1.0]]])), "1 of 2 rows are not so"),
         (
-            lambda: ss.normalized_variance(torch.zeros(2, 3, 4), kind=lambda p: p.sum(-1)),
+            lambda: ss.normalized_variance(torch.zeros(2, 3, 4), measure=lambda p: p.sum(-1)),
             r"\(3,\); this one gives \(2, 3\)",
         ),
-        (lambda: ss.normalized_variance(torch.zeros(2, 3, 4), kind=lambda p: p[0, :, 0]), "must lie in .0, 1."),
+        (lambda: ss.normalized_variance(torch.zeros(2, 3, 4), measure=lambda p: p[0, :, 0]), "must lie in .0, 1."),
         (lambda: ss.normalized_variance(torch.zeros(3, 4)), r"\(T, B, C\).*got \(3, 4\)"),
         (lambda: ss.predictive_mean(torch.zeros(0, 3, 4)), r"got shape \(0, 3, 4\)"),
         (lambda: ss.predictive_entropy(torch.zeros(2, 3, 4, dtype=torch.int64)), "floating point, got torch.int64"),

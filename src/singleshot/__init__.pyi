@@ -41,10 +41,10 @@ from .posthoc import (
 )
 from .predictions import read_predictions as read_predictions, write_predictions as write_predictions
 from .report import (
-    coverage_curve as coverage_curve,
-    reliability_diagram as reliability_diagram,
-    risk_coverage_curve as risk_coverage_curve,
-    variance_histogram as variance_histogram,
+    plot_coverage as plot_coverage,
+    plot_reliability as plot_reliability,
+    plot_risk_coverage as plot_risk_coverage,
+    plot_variance as plot_variance,
 )
 from .sampling import explain as explain, sample as sample, stochastic as stochastic
 from .uncertainty import (

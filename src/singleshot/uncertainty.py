@@ -15,7 +15,7 @@ from torch import Tensor
 
 from singleshot.common.checks import check_choice, check_logits, check_passes, values_can_be_read
 
-VarianceReading = Callable[[Tensor], Tensor]
+DisagreementMeasure = Callable[[Tensor], Tensor]
 """Maps log-probabilities (T, B, C) to a normalized variance (B,) in [0, 1] that is 0 where the passes agree."""
 
 
@@ -65,12 +65,12 @@ def mutual_information(logits: Tensor) -> Tensor:
     return _mutual_information(log_probs)
 
 
-def normalized_variance(logits: Tensor, kind: str | VarianceReading = "bhattacharyya") -> Tensor:
+def normalized_variance(logits: Tensor, measure: str | DisagreementMeasure = "bhattacharyya") -> Tensor:
     """One number in [0, 1] per example: 0 where the T passes agree, growing with their disagreement. Shape (B,).
 
     Args:
         logits: (T, B, C), T of at least 2.
-        kind: how disagreement is read; with BC(p, q) = Σ_c √(p_c q_c) and m the average prediction,
+        measure: how disagreement becomes a number; with BC(p, q) = Σ_c √(p_c q_c) and m the average prediction,
 
             - ``bhattacharyya``: 1 − (1/T) Σ_t BC(p_t, m)
             - ``unbiased``: the same times T / (T − 1)
@@ -86,34 +86,34 @@ def normalized_variance(logits: Tensor, kind: str | VarianceReading = "bhattacha
     >>> normalized_variance(agree)
     tensor([0.])
     >>> disagree = torch.tensor([[[100.0, 0.0]], [[0.0, 100.0]]])
-    >>> normalized_variance(disagree, kind="total_variation")
+    >>> normalized_variance(disagree, measure="total_variation")
     tensor([0.5000])
     """
-    reading = variance_reading(kind, name="kind")
+    function = resolve_measure(measure)
     log_probs = log_probabilities(logits)
     check_passes(logits)
-    return apply_reading(reading, log_probs)
+    return apply_measure(function, log_probs)
 
 
-def variance_reading(kind: str | VarianceReading, *, name: str) -> VarianceReading:
-    """The function behind a reading's name; a function is its own reading. ``name`` is what the caller calls it."""
-    if callable(kind):
-        return kind
-    check_choice(name, kind, tuple(VARIANCE_KINDS))
-    return VARIANCE_KINDS[kind]
+def resolve_measure(measure: str | DisagreementMeasure) -> DisagreementMeasure:
+    """The function behind the name of a disagreement measure; a function is returned as it is."""
+    if callable(measure):
+        return measure
+    check_choice("measure", measure, tuple(MEASURES))
+    return MEASURES[measure]
 
 
-def apply_reading(reading: VarianceReading, log_probs: Tensor) -> Tensor:
-    """A reading's α, of the shape a loss can weigh examples with."""
-    alpha = reading(log_probs)
+def apply_measure(measure: DisagreementMeasure, log_probs: Tensor) -> Tensor:
+    """α of each example, checked: one number in [0, 1] per example."""
+    alpha = measure(log_probs)
     if alpha.shape != log_probs.shape[1:2]:
         raise ValueError(
-            f"a reading of the variance must map (T, B, C) = {tuple(log_probs.shape)} to one number per example, "
+            f"a disagreement measure must map (T, B, C) = {tuple(log_probs.shape)} to one number per example, "
             f"({log_probs.shape[1]},); this one gives {tuple(alpha.shape)}"
         )
     if values_can_be_read(alpha) and bool(((alpha < 0) | (alpha > 1)).any()):
         raise ValueError(
-            "a reading of the variance must lie in [0, 1]; this one gives values from "
+            "a disagreement measure must lie in [0, 1]; this one gives values from "
             f"{float(alpha.detach().min()):g} to {float(alpha.detach().max()):g}"
         )
     return alpha
@@ -200,7 +200,7 @@ def _confident_disagreement(log_probs: Tensor) -> Tensor:
     return _total_variation(log_probs) * sureness.clamp(0, 1)
 
 
-VARIANCE_KINDS: dict[str, VarianceReading] = {
+MEASURES: dict[str, DisagreementMeasure] = {
     "bhattacharyya": _bhattacharyya,
     "unbiased": _unbiased,
     "total_variation": _total_variation,

@@ -40,7 +40,7 @@ class PretendedEngine:
 
 
 def pretended(job: Job) -> Result:
-    sharpness = 2.0 if job.recipe.epsilon == BEST else 0.4
+    sharpness = 2.0 if job.recipe.label_smoothing == BEST else 0.4
     return fake_result(job, logits=torch.tensor([[sharpness, 0.0]]), labels=torch.tensor([0]))
 
 

@@ -30,8 +30,8 @@ def test_every_method_has_a_key_of_its_own_but_for_the_default_number_of_passes(
 
 CHANGED: dict[str, Any] = {
     "dataset": "mnist", "image_size": 24, "train_images": 99, "validation": 0.2, "padding": 1, "mirror": True,
-    "model": "resnet34", "width": 0.3, "noise": 0.4, "loss": "focal", "samples": 7, "variance": "hellinger",
-    "differentiate_alpha": True, "beta": 0.7, "gamma": 0.7, "epsilon": 0.7, "focus": 0.7, "last_share": 0.7,
+    "model": "resnet34", "width": 0.3, "noise": 0.4, "loss": "focal", "samples": 7, "measure": "hellinger",
+    "differentiate_alpha": True, "beta": 0.7, "gamma": 0.7, "label_smoothing": 0.7, "focus": 0.7, "last_share": 0.7,
     "epochs": 7, "batch_size": 7, "learning_rate": 0.7, "milestones": (0.7,), "decay": 0.7, "momentum": 0.7,
     "weight_decay": 0.7, "clip_gradient": 0.7, "seed": 7, "precision": "bfloat16", "evaluate_every": 7,
 }  # fmt: skip

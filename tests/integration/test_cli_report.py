@@ -215,7 +215,7 @@ def test_advice_comes_from_held_out_images_and_never_from_test_images(
         asked.append(len(held_out))
         return "Try another."
 
-    monkeypatch.setattr("singleshot.evaluation.verdict.reading_advice", advise)
+    monkeypatch.setattr("singleshot.evaluation.verdict.measure_advice", advise)
     shared = ["train", "--dataset", "digits", "--width", "0.0625", "--train-images", "100", "--epochs", "1"]
     main([*shared, "--validation", "0.3", "--output", "a"])
     assert capsys.readouterr().out.splitlines()[-1] == "Try another."

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 import singleshot as ss
-from singleshot.uncertainty import VARIANCE_KINDS
+from singleshot.uncertainty import MEASURES
 
 Loss = Callable[..., Tensor]
 
 LOSSES: dict[str, Loss] = {
     "cross_entropy": ss.cross_entropy_loss,
-    "label_smoothing": lambda z, y, **kw: ss.label_smoothing_loss(z, y, epsilon=0.1, **kw),
+    "label_smoothing": lambda z, y, **kw: ss.label_smoothing_loss(z, y, label_smoothing=0.1, **kw),
     "ci": lambda z, y, **kw: ss.ci_loss(z, y, beta=0.1, **kw),
     "entropy_ci": lambda z, y, **kw: ss.entropy_ci_loss(z, y, gamma=0.1, **kw),
     "focal": lambda z, y, **kw: ss.focal_loss(z, y, gamma=3.0, **kw),
@@ -32,36 +32,36 @@ def batch(passes: int = 3, examples: int = 4, classes: int = 5, scale: float = 2
     return logits, torch.randint(0, classes, (examples,), generator=generator)
 
 
-@pytest.mark.parametrize("kind", sorted(VARIANCE_KINDS))
+@pytest.mark.parametrize("kind", sorted(MEASURES))
 @pytest.mark.parametrize("scale", [1e30, 3.4e38])
 def test_vwci_with_its_alpha_stays_finite_for_huge_logits(kind: str, scale: float) -> None:
     logits, labels = batch()
     huge = (logits.sign() * scale).float().requires_grad_()
-    value = ss.vwci_loss(huge, labels, variance=kind, differentiate_alpha=True)
+    value = ss.vwci_loss(huge, labels, measure=kind, differentiate_alpha=True)
     assert bool(torch.isfinite(value))
     assert bool(torch.isfinite(torch.autograd.grad(value, huge)[0]).all())
 
 
-@pytest.mark.parametrize("kind", sorted(VARIANCE_KINDS))
+@pytest.mark.parametrize("kind", sorted(MEASURES))
 def test_vwci_with_its_alpha_passes_gradcheck(kind: str) -> None:
     logits, labels = batch()
     logits.requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda z: ss.vwci_loss(z, labels, variance=kind, differentiate_alpha=True, reduction="none"), logits
+        lambda z: ss.vwci_loss(z, labels, measure=kind, differentiate_alpha=True, reduction="none"), logits
     )
 
 
-@pytest.mark.parametrize("kind", sorted(VARIANCE_KINDS))
+@pytest.mark.parametrize("kind", sorted(MEASURES))
 def test_vwci_with_a_fixed_alpha_passes_gradcheck(kind: str) -> None:
     logits, labels = batch()
-    fixed = ss.normalized_variance(logits, kind=kind)
+    fixed = ss.normalized_variance(logits, measure=kind)
     logits.requires_grad_()
 
     def with_fixed_alpha(z: Tensor) -> Tensor:
-        return ss.vwci_loss(z, labels, variance=lambda _: fixed)
+        return ss.vwci_loss(z, labels, measure=lambda _: fixed)
 
     assert torch.autograd.gradcheck(with_fixed_alpha, logits)
-    detached = torch.autograd.grad(ss.vwci_loss(logits, labels, variance=kind), logits)[0]
+    detached = torch.autograd.grad(ss.vwci_loss(logits, labels, measure=kind), logits)[0]
     torch.testing.assert_close(detached, torch.autograd.grad(with_fixed_alpha(logits), logits)[0], rtol=0, atol=1e-14)
 
 
@@ -75,7 +75,7 @@ def test_gradcheck_with_weights_and_ignored_labels(loss: Loss) -> None:
     if loss is ss.vwci_loss:  # finite differences would see α move; hold it
 
         def loss(z: Tensor, y: Tensor, **kw: Tensor) -> Tensor:
-            return ss.vwci_loss(z, y, variance=lambda _: alpha, weight=kw["weight"])
+            return ss.vwci_loss(z, y, measure=lambda _: alpha, weight=kw["weight"])
 
     assert torch.autograd.gradcheck(lambda z: loss(z, labels, weight=weight), logits)
 
@@ -170,17 +170,17 @@ def test_bad_options_are_named(loss: Loss) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ss.LabelSmoothingLoss(epsilon=1.5), r"epsilon must lie in \[0, 1\], got 1.5"),
+        (lambda: ss.LabelSmoothingLoss(label_smoothing=1.5), r"label_smoothing must lie in \[0, 1\], got 1.5"),
         (lambda: ss.CILoss(beta=-1), "beta must be a finite number of at least 0, got -1"),
         (lambda: ss.EntropyCILoss(gamma=float("nan")), "gamma must be a finite number"),
         (lambda: ss.FocalLoss(gamma=-0.5), "gamma must be a finite number of at least 0, got -0.5"),
-        (lambda: ss.VWCILoss(variance="none"), "variance='none' is unknown; choose one of bhattacharyya"),
+        (lambda: ss.VWCILoss(measure="none"), "measure='none' is unknown; choose one of bhattacharyya"),
         (lambda: ss.VWCILoss(reduction="average"), "reduction='average'"),
         (lambda: ss.vwci_loss(torch.zeros(3, 4), torch.zeros(3, dtype=torch.int64)), r"\(T, B, C\), got \(3, 4\)"),
         (lambda: ss.vwci_loss(torch.zeros(1, 3, 4), torch.zeros(3, dtype=torch.int64)), "at least 2 passes"),
         (
-            lambda: ss.vwci_loss(torch.zeros(2, 3, 4), torch.tensor([0, 1, 2]), variance="tv"),
-            "variance='tv' is unknown",
+            lambda: ss.vwci_loss(torch.zeros(2, 3, 4), torch.tensor([0, 1, 2]), measure="tv"),
+            "measure='tv' is unknown",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import oracle
 import singleshot as ss
-from singleshot.uncertainty import VARIANCE_KINDS
+from singleshot.uncertainty import MEASURES
 
 SHAPES = [(5, 4, 3), (1, 6, 10), (3, 1, 2), (2, 7, 100)]
 
@@ -32,7 +32,7 @@ def test_one_pass_losses_equal_the_oracle(shape: tuple[int, ...]) -> None:
     of_label = oracle.softmax(array)[:, np.arange(shape[1]), labels.numpy()]
     expected: dict[Callable[..., Tensor], tuple[dict[str, float], oracle.Array]] = {
         ss.cross_entropy_loss: ({}, truth),
-        ss.label_smoothing_loss: ({"epsilon": 0.3}, 0.7 * truth + 0.3 * uniform),
+        ss.label_smoothing_loss: ({"label_smoothing": 0.3}, 0.7 * truth + 0.3 * uniform),
         ss.ci_loss: ({"beta": 0.1}, truth + 0.1 * (uniform - np.log(classes))),
         ss.entropy_ci_loss: ({"gamma": 0.2}, truth - 0.2 * entropy),
         ss.focal_loss: ({"gamma": 3.0}, -((1 - of_label) ** 3 * np.log(of_label)).mean(0)),
@@ -43,7 +43,7 @@ def test_one_pass_losses_equal_the_oracle(shape: tuple[int, ...]) -> None:
             assert_reductions(lambda **kw: loss(logits[0], labels, **options, **kw), values)  # noqa: B023
 
 
-@pytest.mark.parametrize("kind", sorted(VARIANCE_KINDS))
+@pytest.mark.parametrize("kind", sorted(MEASURES))
 @pytest.mark.parametrize("differentiate", [False, True])
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] > 1])
 def test_vwci_equals_the_oracle(kind: str, differentiate: bool, shape: tuple[int, ...]) -> None:
@@ -52,7 +52,7 @@ def test_vwci_equals_the_oracle(kind: str, differentiate: bool, shape: tuple[int
     alpha = oracle.alpha(array, kind)
     values = (1 - alpha) * oracle.ground_truth(array, labels.numpy()) + alpha * oracle.uniform(array)
     assert_reductions(
-        lambda **kw: ss.vwci_loss(logits, labels, variance=kind, differentiate_alpha=differentiate, **kw), values
+        lambda **kw: ss.vwci_loss(logits, labels, measure=kind, differentiate_alpha=differentiate, **kw), values
     )
 
 
@@ -75,7 +75,7 @@ def test_detached_vwci_is_label_smoothing_per_example() -> None:
         torch.autograd.grad(ours, logits)[0], torch.autograd.grad(reference, logits)[0], rtol=0, atol=1e-12
     )
     each = torch.stack(
-        [ss.label_smoothing_loss(logits[:, [i]], labels[[i]], epsilon=float(alpha[i])) for i in range(8)]
+        [ss.label_smoothing_loss(logits[:, [i]], labels[[i]], label_smoothing=float(alpha[i])) for i in range(8)]
     )
     torch.testing.assert_close(ss.vwci_loss(logits, labels, reduction="none"), each, rtol=0, atol=1e-12)
 
@@ -92,7 +92,7 @@ def test_ci_is_scaled_label_smoothing_up_to_a_constant(beta: float) -> None:
         logits, labels = batch((6, 10), seed)
         logits.requires_grad_()
         ci = ss.ci_loss(logits, labels, beta=beta)
-        smoothing = (1 + beta) * ss.label_smoothing_loss(logits, labels, epsilon=beta / (1 + beta))
+        smoothing = (1 + beta) * ss.label_smoothing_loss(logits, labels, label_smoothing=beta / (1 + beta))
         constants.append((smoothing - ci).item())
         torch.testing.assert_close(
             torch.autograd.grad(ci, logits)[0], torch.autograd.grad(smoothing, logits)[0], rtol=0, atol=1e-12
@@ -108,7 +108,7 @@ def test_weights_and_ignored_labels_mean_what_they_mean_in_torch(reduction: str,
     weight = torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.1
     options = {"weight": weight, "reduction": reduction}
     reference = F.cross_entropy(logits, labels, label_smoothing=epsilon, **options)  # type: ignore[arg-type]
-    torch.testing.assert_close(ss.label_smoothing_loss(logits, labels, epsilon=epsilon, **options), reference)  # type: ignore[arg-type]
+    torch.testing.assert_close(ss.label_smoothing_loss(logits, labels, label_smoothing=epsilon, **options), reference)  # type: ignore[arg-type]
     if epsilon == 0:
         torch.testing.assert_close(ss.cross_entropy_loss(logits, labels, **options), reference)  # type: ignore[arg-type]
         torch.testing.assert_close(ss.vwci_loss(logits.expand(3, 12, 5), labels, **options), reference)  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def test_an_ignored_example_may_hold_anything(value: float) -> None:
         ss.vwci_loss,
         lambda z, y: ss.ci_loss(z, y, beta=0.1),
         lambda z, y: ss.entropy_ci_loss(z, y, gamma=0.1),
-        lambda z, y: ss.label_smoothing_loss(z, y, epsilon=0.1),
+        lambda z, y: ss.label_smoothing_loss(z, y, label_smoothing=0.1),
         lambda z, y: ss.focal_loss(z, y, gamma=3.0),
     ):
         torch.testing.assert_close(loss(logits, labels), loss(clean, labels))
@@ -155,7 +155,7 @@ def test_weighted_losses_equal_the_oracle() -> None:
     given = torch.from_numpy(weight)
     vwci = ((1 - alpha) * truth + alpha * uniform).sum() / of_label.sum()
     np.testing.assert_allclose(
-        ss.vwci_loss(logits, labels, variance="total_variation", weight=given), vwci, rtol=0, atol=1e-10
+        ss.vwci_loss(logits, labels, measure="total_variation", weight=given), vwci, rtol=0, atol=1e-10
     )
     penalty = (truth - 0.3 * of_label * entropy).sum() / of_label.sum()
     np.testing.assert_allclose(ss.entropy_ci_loss(logits, labels, gamma=0.3, weight=given), penalty, rtol=0, atol=1e-10)
@@ -205,11 +205,11 @@ def test_modules_equal_their_functions_and_show_their_options() -> None:
     weight = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
     pairs: list[tuple[torch.nn.Module, Callable[..., Tensor], dict[str, object]]] = [
         (ss.CrossEntropyLoss(weight=weight), ss.cross_entropy_loss, {}),
-        (ss.LabelSmoothingLoss(epsilon=0.2, weight=weight), ss.label_smoothing_loss, {"epsilon": 0.2}),
+        (ss.LabelSmoothingLoss(label_smoothing=0.2, weight=weight), ss.label_smoothing_loss, {"label_smoothing": 0.2}),
         (ss.CILoss(beta=0.3, weight=weight), ss.ci_loss, {"beta": 0.3}),
         (ss.EntropyCILoss(gamma=0.4, weight=weight), ss.entropy_ci_loss, {"gamma": 0.4}),
         (ss.FocalLoss(gamma=2.0, weight=weight), ss.focal_loss, {"gamma": 2.0}),
-        (ss.VWCILoss(variance="hellinger", weight=weight), ss.vwci_loss, {"variance": "hellinger"}),
+        (ss.VWCILoss(measure="hellinger", weight=weight), ss.vwci_loss, {"measure": "hellinger"}),
     ]
     for module, function, options in pairs:
         assert float(module(logits, labels)) == float(function(logits, labels, weight=weight, **options))

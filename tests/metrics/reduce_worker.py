@@ -27,7 +27,7 @@ def main(rank: int, world_size: int, folder: Path, first: int, last: int) -> Non
     for name, mismatched in {
         "bins": ss.Calibration(bins=10 + rank),
         "classwise": ss.Calibration(classwise=rank == 0),
-        "kind": ss.VarianceHistogram(kind=("hellinger", "unbiased")[rank]),
+        "kind": ss.VarianceHistogram(measure=("hellinger", "unbiased")[rank]),
     }.items():
         try:
             mismatched.all_reduce()

@@ -100,7 +100,7 @@ def test_what_does_not_fit_does_not_merge() -> None:
     with pytest.raises(ValueError, match="different kinds do not merge"):
         calibration_of(torch.zeros(2, 3), torch.tensor([0, 1])).merge(calibration_of(*predictions()))
     with pytest.raises(ValueError, match="different kinds do not merge"):
-        ss.VarianceHistogram(kind="hellinger").merge(ss.VarianceHistogram(kind="bhattacharyya"))
+        ss.VarianceHistogram(measure="hellinger").merge(ss.VarianceHistogram(measure="bhattacharyya"))
     with pytest.raises(ValueError, match="merges with another one, got VarianceHistogram"):
         ss.Calibration().merge(ss.VarianceHistogram())
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import oracle
 import singleshot as ss
-from singleshot.uncertainty import VARIANCE_KINDS
+from singleshot.uncertainty import MEASURES
 
 
 def passes() -> tuple[Tensor, Tensor]:
@@ -16,14 +16,14 @@ def passes() -> tuple[Tensor, Tensor]:
     return logits, torch.randint(0, 4, (300,), generator=generator)
 
 
-@pytest.mark.parametrize("kind", sorted(VARIANCE_KINDS))
-def test_histogram_equals_the_oracle(kind: str) -> None:
+@pytest.mark.parametrize("measure", sorted(MEASURES))
+def test_histogram_equals_the_oracle(measure: str) -> None:
     logits, labels = passes()
-    alpha, mean = oracle.alpha(logits.numpy(), kind), oracle.softmax(logits.numpy()).mean(0)
+    alpha, mean = oracle.alpha(logits.numpy(), measure), oracle.softmax(logits.numpy()).mean(0)
     index = np.array([oracle.which_bin(value, 20) for value in alpha])
-    histogram = ss.VarianceHistogram(bins=20, kind=kind)
+    histogram = ss.VarianceHistogram(bins=20, measure=measure)
     histogram.update(logits=logits[:, :100], labels=labels[:100])
-    rest = ss.VarianceHistogram(bins=20, kind=kind)
+    rest = ss.VarianceHistogram(bins=20, measure=measure)
     rest.update(logits=logits[:, 100:].numpy(), labels=labels[100:].numpy())
     histogram.merge(rest)
     result = histogram.compute()
@@ -69,5 +69,5 @@ def test_bad_input_is_named_and_adds_nothing(logits: Tensor, labels: Tensor, mes
     with pytest.raises(ValueError, match=message):
         histogram.update(logits=logits, labels=labels)
     assert histogram.to_json() == before
-    with pytest.raises(ValueError, match="kind='tv' is unknown"):
-        ss.VarianceHistogram(kind="tv")
+    with pytest.raises(ValueError, match="measure='tv' is unknown"):
+        ss.VarianceHistogram(measure="tv")

@@ -51,7 +51,7 @@ def test_label_smoothing_follows_the_held_out_images_once_they_have_spoken(tmp_p
     assert chosen_smoothing(BASE, store) == f"smoothing_{EPSILONS[1]:g}"
     assert before <= {job.key for job in grid.jobs(store)}  # what counts as done is not forgotten again
     added = [job for job in grid.jobs(store) if job.key not in before]
-    assert [(job.recipe.epsilon, job.recipe.validation, job.recipe.seed) for job in added] == [
+    assert [(job.recipe.label_smoothing, job.recipe.validation, job.recipe.seed) for job in added] == [
         (EPSILONS[1], 0.0, 0),
         (EPSILONS[1], 0.0, 1),
     ]

@@ -60,10 +60,10 @@ def test_methods_are_what_their_names_say() -> None:
     expected = {
         "cross-entropy": ss.cross_entropy_loss(logits, labels),
         "cross-entropy, T = 5": ss.cross_entropy_loss(logits, labels),
-        "label smoothing 0.1": ss.label_smoothing_loss(logits, labels, epsilon=0.1),
+        "label smoothing 0.1": ss.label_smoothing_loss(logits, labels, label_smoothing=0.1),
         "CI 0.1": ss.ci_loss(logits, labels, beta=0.1),
         "VWCI": ss.vwci_loss(logits, labels),
-        "VWCI total variation": ss.vwci_loss(logits, labels, variance="total_variation"),
+        "VWCI total variation": ss.vwci_loss(logits, labels, measure="total_variation"),
     }
     assert {name: float(method.loss(logits, labels)) for name, method in METHODS.items()} == {
         name: float(value) for name, value in expected.items()

@@ -25,7 +25,7 @@ from singleshot.paper.published import METRICS, published
 from singleshot.paper.table_formats import as_text
 from singleshot.paper.tables import TABLES, build_table
 from singleshot.training.recipe import Recipe
-from singleshot.uncertainty import VARIANCE_KINDS
+from singleshot.uncertainty import MEASURES
 
 DIGITS = base_recipe("small", dataset="digits", model="resnet18")
 
@@ -35,7 +35,7 @@ def test_rows_are_the_papers_and_then_ours(exhibit: str) -> None:
     table = full_table(exhibit)
     assert tuple(row.method for row in table.rows if not row.added) == TABLES[exhibit]
     added = [row.method.split("_")[0] for row in table.rows if row.added]
-    assert added == ["passes", "smoothing", "focal", *["vwci"] * (len(VARIANCE_KINDS) - 1)]
+    assert added == ["passes", "smoothing", "focal", *["vwci"] * (len(MEASURES) - 1)]
     assert [row.added for row in table.rows] == sorted(row.added for row in table.rows)
     assert table.missing == 0
     assert all(row.seeds == SEEDS for row in table.rows)

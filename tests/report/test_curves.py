@@ -14,8 +14,8 @@ import torch
 import singleshot as ss
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.selective import RiskCoverage, risk_coverage
-from singleshot.paper.passes_figure import ece_against_passes, ece_by_passes
-from singleshot.report import coverage_curve, risk_coverage_curve
+from singleshot.paper.passes_figure import ece_by_passes, plot_ece_against_passes
+from singleshot.report import plot_coverage, plot_risk_coverage
 from singleshot.report.style import line_styles
 
 mpl.use("Agg")
@@ -52,7 +52,7 @@ def drawn(ax: Any, label: str) -> tuple[list[float], list[float]]:
 
 def test_the_coverage_curve_draws_the_coverage_of_each_result() -> None:
     results = {"one": calibrated(0), "other": calibrated(1)}
-    ax = coverage_curve(results, title="coverage")
+    ax = plot_coverage(results, title="coverage")
     for name, result in results.items():
         thresholds, shares = drawn(ax, name)
         assert thresholds == pytest.approx(np.arange(20) / 20)
@@ -73,7 +73,7 @@ def test_the_coverage_curve_draws_the_coverage_of_each_result() -> None:
 def test_the_risk_coverage_curve_draws_what_it_is_given() -> None:
     probs = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.8, 0.2], [0.6, 0.4]])
     curve = risk_coverage(Examples.of(probs=probs, labels=torch.tensor([1, 0, 1, 0])))
-    ax = risk_coverage_curve({"net": curve})
+    ax = plot_risk_coverage({"net": curve})
     coverage, risk = drawn(ax, "net")
     assert coverage == [0.25, 0.75, 1.0]  # equal confidences are kept together
     assert risk == pytest.approx([1.0, 2 / 3, 0.5])
@@ -85,12 +85,12 @@ def test_the_risk_of_the_first_few_does_not_set_the_scale() -> None:
     count = 1000
     risk = np.linspace(0, 0.1, count)
     risk[0] = 1.0
-    ax = risk_coverage_curve({"net": risk_curve(np.arange(1, count + 1) / count, risk)})
+    ax = plot_risk_coverage({"net": risk_curve(np.arange(1, count + 1) / count, risk)})
     assert 0.1 < ax.get_ylim()[1] < 0.2
 
 
 def test_no_errors_at_all_still_have_a_scale() -> None:
-    ax = risk_coverage_curve({"net": risk_curve([1.0], [0.0])})
+    ax = plot_risk_coverage({"net": risk_curve([1.0], [0.0])})
     assert ax.get_ylim()[1] > 0
 
 
@@ -102,7 +102,7 @@ def test_passes_have_mean_and_standard_error_over_seeds() -> None:
     assert high.mean == pytest.approx(0.7 / 3)
     error = np.sqrt((deviations**2).sum() / 2 / 3)
     assert high.standard_error == pytest.approx(error)
-    ax = ece_against_passes(PASSES)
+    ax = plot_ece_against_passes(PASSES)
     curves: dict[str, Any] = {str(container.get_label()): container for container in ax.containers}
     assert set(curves) == {"VWCI (3 seeds)", "CE (1 seed)"}
     line, _, (bars,) = curves["VWCI (3 seeds)"].lines
@@ -114,13 +114,13 @@ def test_passes_have_mean_and_standard_error_over_seeds() -> None:
 
 
 def test_points_of_different_seeds_are_said_to_be() -> None:
-    ax = ece_against_passes({"VWCI": {2: [0.1], 5: [0.1, 0.2]}})
+    ax = plot_ece_against_passes({"VWCI": {2: [0.1], 5: [0.1, 0.2]}})
     assert ax.containers[0].get_label() == "VWCI (1 to 2 seeds)"
 
 
-@pytest.mark.parametrize("draw", [coverage_curve, risk_coverage_curve, ece_against_passes])
+@pytest.mark.parametrize("draw", [plot_coverage, plot_risk_coverage, plot_ece_against_passes])
 def test_each_draws_where_it_is_told_and_refuses_nothing_to_draw(draw: Callable[..., Any], tmp_path: Path) -> None:
-    content: dict[Any, Any] = {coverage_curve: {"a": calibrated(0)}, risk_coverage_curve: {"a": CURVE}}
+    content: dict[Any, Any] = {plot_coverage: {"a": calibrated(0)}, plot_risk_coverage: {"a": CURVE}}
     _, axes = plt.subplots(1, 2)
     assert draw(content.get(draw, PASSES), ax=axes[1]) is axes[1]
     assert not axes[0].lines
@@ -136,7 +136,7 @@ def test_each_draws_where_it_is_told_and_refuses_nothing_to_draw(draw: Callable[
 @pytest.mark.parametrize("curve", [([0.5, 1.0], [0.1]), ([], []), ([[1.0]], [[1.0]])])
 def test_a_risk_coverage_curve_needs_arrays_of_one_length(curve: tuple[list[Any], list[Any]]) -> None:
     with pytest.raises(ValueError, match=r"curves\['net'\] must have coverage and risk of one length"):
-        risk_coverage_curve({"net": risk_curve(*curve)})
+        plot_risk_coverage({"net": risk_curve(*curve)})
 
 
 @pytest.mark.parametrize("eces", [{0: [0.1]}, {2.5: [0.1]}, {2: []}, {2: [float("nan")]}, {2: [[0.1]]}])

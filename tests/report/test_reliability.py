@@ -25,7 +25,7 @@ def result() -> ss.CalibrationResult:
 
 
 def test_bars_are_the_bins_and_empty_bins_have_none(result: ss.CalibrationResult, tmp_path: Path) -> None:
-    ax = ss.reliability_diagram(result, title="a net", level=None)
+    ax = ss.plot_reliability(result, title="a net", level=None)
     accuracy, gap, counts = ax.containers
     assert [bar.get_x() for bar in accuracy] == pytest.approx([0.6, 0.9])
     assert [bar.get_height() for bar in accuracy] == pytest.approx([1.0, 0.5])
@@ -47,7 +47,7 @@ def test_bars_are_the_bins_and_empty_bins_have_none(result: ss.CalibrationResult
 def test_intervals_are_those_of_wilson_in_the_middle_of_each_filled_bin(
     result: ss.CalibrationResult, level: float
 ) -> None:
-    ax = ss.reliability_diagram(result, level=level)
+    ax = ss.plot_reliability(result, level=level)
     (intervals,) = (container for container in ax.containers if isinstance(container, mpl.container.ErrorbarContainer))
     (lines,) = intervals.lines[2]
     drawn = [segment.ravel().tolist() for segment in lines.get_segments()]
@@ -60,7 +60,7 @@ def test_intervals_are_those_of_wilson_in_the_middle_of_each_filled_bin(
 
 @pytest.mark.parametrize("level", [0.95, None])
 def test_alone_it_has_a_legend_outside_the_axes(result: ss.CalibrationResult, level: float | None) -> None:
-    ax = ss.reliability_diagram(result, level=level)
+    ax = ss.plot_reliability(result, level=level)
     figure: Any = ax.figure
     (legend,) = figure.legends
     wanted = ["accuracy", "calibrated", "gap to confidence"] if level is None else ["95 % interval", "accuracy"]
@@ -77,14 +77,14 @@ def test_alone_it_has_a_legend_outside_the_axes(result: ss.CalibrationResult, le
 def test_all_right_and_all_wrong_are_drawn(label: int) -> None:
     calibration = ss.Calibration(bins=20)
     calibration.update(logits=torch.tensor([[9.0, 0.0]] * 33), labels=torch.full((33,), label))
-    ax = ss.reliability_diagram(calibration.compute())
+    ax = ss.plot_reliability(calibration.compute())
     assert [bar.get_height() for bar in ax.containers[0]] == [1.0 - label]
     plt.close("all")
 
 
 def test_it_draws_where_it_is_told(result: ss.CalibrationResult) -> None:
     _, axes = plt.subplots(1, 2)
-    assert ss.reliability_diagram(result, ax=axes[1]) is axes[1]
+    assert ss.plot_reliability(result, ax=axes[1]) is axes[1]
     assert not axes[0].containers
     assert axes[1].get_legend() is None
     assert not axes[1].figure.legends  # several diagrams have one together

@@ -8,7 +8,7 @@ import torch
 
 import singleshot as ss
 from singleshot.metrics import VarianceBins
-from singleshot.report import variance_histogram
+from singleshot.report import plot_variance
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ def bins_of(count: list[int], accuracy: list[float], score: list[float]) -> Vari
 
 def test_bars_markers_and_the_cumulative_share_are_the_numbers(tmp_path: Path) -> None:
     nan = float("nan")
-    ax = variance_histogram(bins_of([6, 0, 2, 0], [0.5, nan, 0.25, nan], [0.75, nan, 0.5, nan]), title="dropout")
+    ax = plot_variance(bins_of([6, 0, 2, 0], [0.5, nan, 0.25, nan], [0.75, nan, 0.5, nan]), title="dropout")
     (accuracy,) = ax.containers
     assert [(bar.get_x(), bar.get_width(), bar.get_height()) for bar in accuracy] == [
         pytest.approx((0.0, 0.25, 0.5)),
@@ -47,7 +47,7 @@ def test_one_example_on_which_all_passes_agree() -> None:
     histogram = ss.VarianceHistogram(bins=20)
     histogram.update(logits=torch.tensor([[[5.0, 0.0]], [[5.0, 0.0]]]), labels=torch.tensor([1]))
     _, axes = plt.subplots(1, 2)
-    assert variance_histogram(histogram.compute(), ax=axes[1]) is axes[1]
+    assert plot_variance(histogram.compute(), ax=axes[1]) is axes[1]
     assert [bar.get_height() for bar in axes[1].containers[0]] == [0.0]
     assert axes[1].get_xlim() == pytest.approx((0, 0.05))
     assert not axes[0].containers

@@ -17,14 +17,17 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 # Fields of a recipe beside the loss it must give, each with numbers that are not the defaults.
 LOSSES: list[tuple[dict[str, Any], Loss]] = [
     ({"loss": "cross_entropy"}, losses.cross_entropy_loss),
-    ({"loss": "label_smoothing", "epsilon": 0.3}, lambda z, y: losses.label_smoothing_loss(z, y, epsilon=0.3)),
+    (
+        {"loss": "label_smoothing", "label_smoothing": 0.3},
+        lambda z, y: losses.label_smoothing_loss(z, y, label_smoothing=0.3),
+    ),
     ({"loss": "ci", "beta": 0.01}, lambda z, y: losses.ci_loss(z, y, beta=0.01)),
     ({"loss": "entropy_ci", "gamma": 0.7}, lambda z, y: losses.entropy_ci_loss(z, y, gamma=0.7)),
     ({"loss": "focal", "focus": 2.0}, lambda z, y: losses.focal_loss(z, y, gamma=2.0)),
     ({"loss": "vwci"}, losses.vwci_loss),
     (
-        {"loss": "vwci", "variance": "hellinger", "differentiate_alpha": True},
-        lambda z, y: losses.vwci_loss(z, y, variance="hellinger", differentiate_alpha=True),
+        {"loss": "vwci", "measure": "hellinger", "differentiate_alpha": True},
+        lambda z, y: losses.vwci_loss(z, y, measure="hellinger", differentiate_alpha=True),
     ),
 ]
 
@@ -46,14 +49,14 @@ def test_a_recipe_gives_the_loss_it_names_with_its_numbers(values: dict[str, Any
         assert torch.equal(torch.autograd.grad(found, logits)[0], torch.autograd.grad(wanted, logits)[0])
 
 
-@pytest.mark.parametrize("variance", ["bhattacharyya", "total_variation"])
-def test_the_disagreement_that_is_shown_is_the_one_that_is_weighed_by(variance: Any) -> None:
-    objective = objective_of(Recipe(loss="vwci", variance=variance).resolved())
+@pytest.mark.parametrize("measure", ["bhattacharyya", "total_variation"])
+def test_the_disagreement_that_is_shown_is_the_one_that_is_weighed_by(measure: Any) -> None:
+    objective = objective_of(Recipe(loss="vwci", measure=measure).resolved())
     logits, _ = batch(5)
     shown = objective.disagreement(logits)
     assert shown is not None
     assert not shown.requires_grad
-    assert shown.item() == pytest.approx(normalized_variance(logits.detach(), kind=variance).mean().item())
+    assert shown.item() == pytest.approx(normalized_variance(logits.detach(), measure=measure).mean().item())
 
 
 def test_a_single_pass_disagrees_with_nobody() -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 
-from singleshot.training.recipe import LossName, MemoryName, PrecisionName, Recipe, VarianceName
+from singleshot.training.recipe import LossName, MeasureName, MemoryName, PrecisionName, Recipe
 from singleshot.training.recipe_file import read_recipe, read_recipe_values, recipe_text
 
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
         ("milestones: [1e-1, 0.5]", {"milestones": (0.1, 0.5)}),
         ("milestones: []", {"milestones": ()}),
         ("mirror: no\nchannels_last: true", {"mirror": False, "channels_last": True}),
-        ("loss: ci\nvariance: hellinger", {"loss": "ci", "variance": "hellinger"}),
+        ("loss: ci\nvariance: hellinger", {"loss": "ci", "measure": "hellinger"}),
     ],
 )
 def test_values_come_in_the_type_of_their_field(text: str, values: dict[str, Any], path: Path) -> None:
@@ -47,11 +47,11 @@ def test_values_come_in_the_type_of_their_field(text: str, values: dict[str, Any
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("epoch: 3", "'epoch' is nothing that a recipe has; did you mean 'epochs'?"),
+        ("epoch: 3", "unknown recipe field 'epoch'; did you mean 'epochs'?"),
         ("batch-size: 64", "did you mean 'batch_size'?"),
         ("lerning_rate: 0.1", "did you mean 'learning_rate'?"),
-        ("xyzzy: 1", "known are dataset, image_size,"),
-        ("1: 2", "'1' is nothing that a recipe has"),
+        ("xyzzy: 1", "the fields are dataset, image_size,"),
+        ("1: 2", "unknown recipe field '1'"),
         ("epochs: 3.5", "epochs must be a whole number, got 3.5"),
         ("epochs: true", "epochs must be a whole number, got True"),
         ("epochs: '3'", "epochs must be a whole number, got '3'"),
@@ -129,7 +129,7 @@ recipes = st.builds(
     noise=st.none() | finite,
     loss=exactly(LossName),  # type: ignore[arg-type]
     samples=st.none() | st.integers(),
-    variance=exactly(VarianceName),  # type: ignore[arg-type]
+    measure=exactly(MeasureName),  # type: ignore[arg-type]
     differentiate_alpha=st.booleans(),
     beta=finite,
     last_share=finite,

@@ -33,18 +33,18 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cross_entropy": ss.cross_entropy_loss,
-    "label_smoothing": lambda z, y: ss.label_smoothing_loss(z, y, epsilon=0.2),
+    "label_smoothing": lambda z, y: ss.label_smoothing_loss(z, y, label_smoothing=0.2),
     "ci": lambda z, y: ss.ci_loss(z, y, beta=0.3),
     "entropy_ci": lambda z, y: ss.entropy_ci_loss(z, y, gamma=0.4),
     "focal": lambda z, y: ss.focal_loss(z, y, gamma=2.0),
-    "vwci": lambda z, y: ss.vwci_loss(z, y, variance="hellinger", differentiate_alpha=True),
+    "vwci": lambda z, y: ss.vwci_loss(z, y, measure="hellinger", differentiate_alpha=True),
 }
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("samples", [None, 3])
 def test_a_step_is_sgd_on_the_loss_by_hand(loss: str, samples: int | None) -> None:
-    options = {"epsilon": 0.2, "beta": 0.3, "gamma": 0.4, "focus": 2.0, "variance": "hellinger"}
+    options = {"label_smoothing": 0.2, "beta": 0.3, "gamma": 0.4, "focus": 2.0, "measure": "hellinger"}
     ours = stepper(loss=loss, samples=samples, weight_decay=0.01, differentiate_alpha=True, **options)
     by_hand = stepper().model
     images, labels = batch()
@@ -69,7 +69,7 @@ def test_a_step_is_sgd_on_the_loss_by_hand(loss: str, samples: int | None) -> No
     if passes == 1:
         assert result.alpha is None
     else:
-        expected_alpha = ss.normalized_variance(logits.detach(), kind="hellinger").mean().item()
+        expected_alpha = ss.normalized_variance(logits.detach(), measure="hellinger").mean().item()
         assert result.alpha == pytest.approx(expected_alpha, rel=1e-4)
 
 

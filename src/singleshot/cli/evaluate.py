@@ -144,7 +144,7 @@ def _save_figure(found: list[Evaluated], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     from singleshot.common.files import write_atomically
-    from singleshot.report import reliability_diagram
+    from singleshot.report import plot_reliability
 
     across = min(len(found), 3)
     down = -(-len(found) // across)
@@ -152,7 +152,7 @@ def _save_figure(found: list[Evaluated], path: Path) -> None:
     for ax in axes.flat[len(found) :]:
         ax.set_axis_off()
     for ax, one in zip(axes.flat, found, strict=False):
-        reliability_diagram(one.evaluation.result, ax=ax, title=one.name)
+        plot_reliability(one.evaluation.result, ax=ax, title=one.name)
     picture.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     write_atomically(path, lambda temporary: picture.savefig(temporary, dpi=110))
     plt.close(picture)

@@ -156,11 +156,11 @@ def _save_figure(summaries: list[MethodSummary], seeds: int, path: Path) -> None
     import matplotlib.pyplot as plt
 
     from singleshot.common.files import write_atomically
-    from singleshot.report import reliability_diagram
+    from singleshot.report import plot_reliability
 
     figure, axes = plt.subplots(2, 3, figsize=(11, 9), layout="constrained")
     for ax, summary in zip(axes.flat, summaries, strict=True):
-        reliability_diagram(summary.pooled, ax=ax, title=summary.method)
+        plot_reliability(summary.pooled, ax=ax, title=summary.method)
     figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.suptitle(f"Digits test images, one forward pass each, predictions of {seeds} seeds pooled")
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))

@@ -103,7 +103,7 @@ def _write_page(run: Run, data_root: Path | None) -> None:
     advice = None
 
     def write(page: Path) -> bool:
-        from singleshot.evaluation.verdict import reading_advice
+        from singleshot.evaluation.verdict import measure_advice
         from singleshot.report.page import write_page
         from singleshot.report.page.run_subject import subject_of_run
 
@@ -112,7 +112,7 @@ def _write_page(run: Run, data_root: Path | None) -> None:
         write_page([subject], page, title=f"{subject.name}: can its scores be trusted?")
         examples = subject.measured.evaluation.examples
         if examples is not None and split == "validation":  # test images choose nothing
-            advice = reading_advice(run.recipe, examples)
+            advice = measure_advice(run.recipe, examples)
         return True
 
     page = folder / "report.html"

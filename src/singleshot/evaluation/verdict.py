@@ -146,8 +146,8 @@ _GENTLE = ("bhattacharyya", "unbiased")
 _BOLD = ("total_variation", "hellinger")
 
 
-def reading_advice(recipe: Recipe, held_out: Examples) -> str | None:
-    """A bolder reading for a network that is still overconfident, a gentler one for the contrary; None without need.
+def measure_advice(recipe: Recipe, held_out: Examples) -> str | None:
+    """Suggest a stronger disagreement measure to an overconfident network, a weaker one to an underconfident one.
 
     Only a gap that chance cannot have made counts. ``held_out`` must not be test images: advice is a choice.
     """
@@ -157,8 +157,8 @@ def reading_advice(recipe: Recipe, held_out: Examples) -> str | None:
     if abs(gap) - reach <= SMALL:
         return None
     size = f"{points(abs(gap), reach)} on held-out images"
-    if gap > 0 and recipe.variance in _GENTLE:
-        return f"Overconfident by {size}: --variance {_BOLD[0]} reads the same disagreement more boldly."
-    if gap < 0 and recipe.variance in _BOLD:
-        return f"Underconfident by {size}: --variance {_GENTLE[0]} reads the same disagreement more gently."
+    if gap > 0 and recipe.measure in _GENTLE:
+        return f"Overconfident by {size}: try --measure {_BOLD[0]}, which pulls harder."
+    if gap < 0 and recipe.measure in _BOLD:
+        return f"Underconfident by {size}: try --measure {_GENTLE[0]}, which pulls less."
     return None

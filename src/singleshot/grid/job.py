@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from singleshot.paper.methods import method_behind, method_of
-from singleshot.training.recipe import Recipe
-from singleshot.training.recipe_file import checked_value
+from singleshot.training.recipe import RENAMED, Recipe
+from singleshot.training.recipe_file import checked_values
 
 PLACE = ("device", "memory", "compile", "channels_last", "start_from")
 """Fields that say where and how fast a run is computed, not what: they are no part of its name."""
@@ -71,9 +71,13 @@ def job_of(base: Recipe, method: str, seed: int) -> Job:
     return Job(replace(recipe, last_share=0.2), job_of(base, wanted.starts_from, seed).recipe)
 
 
+_FIRST_NAMES = {now: before for before, now in RENAMED.items()}  # so that a renamed field changes no key
+
+
 def _deciding(recipe: Recipe) -> dict[str, Any]:
     usual = _plain(Recipe())
-    return {name: value for name, value in _plain(recipe).items() if value != usual[name] and name not in PLACE}
+    found = {name: value for name, value in _plain(recipe).items() if value != usual[name] and name not in PLACE}
+    return {_FIRST_NAMES.get(name, name): value for name, value in found.items()}
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
@@ -83,4 +87,4 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
 def _recipe(content: Any, source: str) -> Recipe:
     if not isinstance(content, dict):
         raise ValueError(f"{source}: a recipe must be an object, got a {type(content).__name__}")
-    return Recipe(**{name: checked_value(name, value, source=source) for name, value in content.items()}).resolved()
+    return Recipe(**checked_values(content, source=source)).resolved()

@@ -42,7 +42,7 @@ def label_smoothing_loss(
     logits: Tensor,
     labels: Tensor,
     *,
-    epsilon: float,
+    label_smoothing: float,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -50,27 +50,27 @@ def label_smoothing_loss(
     """Cross-entropy against (1 − ε)·onehot + ε·uniform, for logits (B, C) or (T, B, C) and labels (B,).
 
     >>> import torch
-    >>> label_smoothing_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), epsilon=0.1)
+    >>> label_smoothing_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), label_smoothing=0.1)
     tensor(0.2269)
     """
-    check_fraction("epsilon", epsilon)
+    check_fraction("label_smoothing", label_smoothing)
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
-    return reduce_loss((1 - epsilon) * terms.ground_truth + epsilon * terms.uniform, terms, reduction)
+    return reduce_loss((1 - label_smoothing) * terms.ground_truth + label_smoothing * terms.uniform, terms, reduction)
 
 
 class LabelSmoothingLoss(ClassificationLoss):
     """Module over :func:`label_smoothing_loss`."""
 
     def __init__(
-        self, *, epsilon: float, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+        self, *, label_smoothing: float, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> None:
-        check_fraction("epsilon", epsilon)
+        check_fraction("label_smoothing", label_smoothing)
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
-        self.epsilon = epsilon
+        self.label_smoothing = label_smoothing
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Logits (B, C) or (T, B, C), labels (B,)."""
-        return label_smoothing_loss(logits, labels, epsilon=self.epsilon, **self.shared_options())
+        return label_smoothing_loss(logits, labels, label_smoothing=self.label_smoothing, **self.shared_options())
 
 
 def focal_loss(

@@ -6,14 +6,14 @@ from torch import Tensor
 
 from singleshot.common.checks import check_passes, check_scores
 from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss
-from singleshot.uncertainty import VarianceReading, apply_reading, variance_reading
+from singleshot.uncertainty import DisagreementMeasure, apply_measure, resolve_measure
 
 
 def vwci_loss(
     logits: Tensor,
     labels: Tensor,
     *,
-    variance: str | VarianceReading = "bhattacharyya",
+    measure: str | DisagreementMeasure = "bhattacharyya",
     differentiate_alpha: bool = False,
     weight: Tensor | None = None,
     ignore_index: int = -100,
@@ -24,7 +24,7 @@ def vwci_loss(
     Args:
         logits: (T, B, C), T stochastic passes over the same B examples.
         labels: (B,) class indices.
-        variance: how disagreement is read as α, see :func:`singleshot.normalized_variance`.
+        measure: how disagreement becomes α, see :func:`singleshot.normalized_variance`.
         differentiate_alpha: by default α is a weight without gradient, and the loss is exactly the cross-entropy of
             every pass against (1 − α_i)·onehot + α_i·uniform.
         weight: one weight per class, as in ``torch.nn.functional.cross_entropy``.
@@ -36,11 +36,11 @@ def vwci_loss(
     >>> vwci_loss(logits, torch.tensor([0]), reduction="none")
     tensor([2.0181])
     """
-    reading = variance_reading(variance, name="variance")
+    function = resolve_measure(measure)
     check_scores(logits, ("(T, B, C)",))
     check_passes(logits)
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
-    alpha = apply_reading(reading, terms.log_probs if differentiate_alpha else terms.log_probs.detach())
+    alpha = apply_measure(function, terms.log_probs if differentiate_alpha else terms.log_probs.detach())
     return reduce_loss((1 - alpha) * terms.ground_truth + alpha * terms.uniform, terms, reduction)
 
 
@@ -50,15 +50,15 @@ class VWCILoss(ClassificationLoss):
     def __init__(
         self,
         *,
-        variance: str | VarianceReading = "bhattacharyya",
+        measure: str | DisagreementMeasure = "bhattacharyya",
         differentiate_alpha: bool = False,
         weight: Tensor | None = None,
         ignore_index: int = -100,
         reduction: str = "mean",
     ) -> None:
-        variance_reading(variance, name="variance")  # an unknown name is an error now, not at the first step
+        resolve_measure(measure)  # an unknown name is an error now, not at the first step
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
-        self.variance = variance
+        self.measure = measure
         self.differentiate_alpha = differentiate_alpha
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class VWCILoss(ClassificationLoss):
         return vwci_loss(
             logits,
             labels,
-            variance=self.variance,
+            measure=self.measure,
             differentiate_alpha=self.differentiate_alpha,
             **self.shared_options(),
         )

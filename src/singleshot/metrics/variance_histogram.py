@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from singleshot.common.checks import as_tensor, check_choice, check_labels, chec
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.rows import rows_from_probs
 from singleshot.metrics.state import AdditiveState, Layout, Options
-from singleshot.uncertainty import VARIANCE_KINDS, normalized_variance, predictive_mean
+from singleshot.uncertainty import MEASURES, normalized_variance, predictive_mean
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class VarianceHistogram(AdditiveState):
 
     Args:
         bins: equal-width bins (lo, hi] of the normalized variance.
-        kind: the reading of the variance, see :func:`singleshot.normalized_variance`.
+        measure: the disagreement measure, see :func:`singleshot.normalized_variance`.
 
     The state is made of sums: it merges, saves and reduces across processes as `Calibration` does.
 
@@ -45,13 +46,21 @@ class VarianceHistogram(AdditiveState):
 
     format_name = "variance_histogram"
 
-    def __init__(self, bins: int = 20, *, kind: str = "bhattacharyya") -> None:
-        super().__init__({"bins": bins, "kind": kind})
+    def __init__(self, bins: int = 20, *, measure: str = "bhattacharyya") -> None:
+        super().__init__({"bins": bins, "measure": measure})
+
+    @classmethod
+    def from_dict(cls, content: Any) -> VarianceHistogram:
+        """The state that `to_dict` wrote; 0.1 called the measure ``kind``."""
+        if isinstance(content, dict) and isinstance(content.get("options"), dict) and "kind" in content["options"]:
+            options = {"measure" if name == "kind" else name: value for name, value in content["options"].items()}
+            content = {**content, "options": options}
+        return super().from_dict(content)
 
     @staticmethod
     def _layout(options: Options) -> Layout:
         bins = check_size("bins", options["bins"], least=1)
-        check_choice("kind", options["kind"], tuple(VARIANCE_KINDS))
+        check_choice("measure", options["measure"], tuple(MEASURES))
         return {
             "count": ((bins,), torch.int64),
             "correct": ((bins,), torch.int64),
@@ -68,7 +77,7 @@ class VarianceHistogram(AdditiveState):
         check_logits(logits, ("(T, B, C)",))
         target = check_labels(as_tensor(labels, "labels"), *logits.shape[1:]).to(logits.device)
         bins = int(self._options["bins"])
-        index = bin_index(normalized_variance(logits, str(self._options["kind"])).cpu(), bins)
+        index = bin_index(normalized_variance(logits, str(self._options["measure"])).cpu(), bins)
         rows = rows_from_probs(predictive_mean(logits), target)
         batch = VarianceHistogram._with_options(self._options)
         batch._sums["count"] = sum_by_bin(index, bins)

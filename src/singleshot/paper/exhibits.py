@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from singleshot.common.checks import check_choice
 from singleshot.grid.job import Job, job_of
 from singleshot.grid.store import ResultStore
-from singleshot.paper.methods import BETAS, EPSILONS, PASSES, READINGS
+from singleshot.paper.methods import BETAS, EPSILONS, OTHER_MEASURES, PASSES
 from singleshot.training.recipe import Recipe
 
 CI = tuple(f"ci_{beta:g}" for beta in BETAS)
 CHOSEN_SMOOTHING = "smoothing"
 """Label smoothing with the strength that held-out images chose: a method only once those runs are there."""
-ADDED = ("passes", CHOSEN_SMOOTHING, "focal", *(f"vwci_{reading}" for reading in READINGS))
+ADDED = ("passes", CHOSEN_SMOOTHING, "focal", *(f"vwci_{measure}" for measure in OTHER_MEASURES))
 """Rows we add to every table: what the paper's own comparison lacks."""
 
 EXHIBITS: dict[str, tuple[str, ...]] = {

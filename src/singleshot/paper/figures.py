@@ -24,8 +24,8 @@ from singleshot.paper.figure_numbers import (
     setting_of,
     variance_numbers,
 )
-from singleshot.paper.passes_figure import ece_against_passes
-from singleshot.report import coverage_curve, reliability_diagram
+from singleshot.paper.passes_figure import plot_ece_against_passes
+from singleshot.report import plot_coverage, plot_reliability
 from singleshot.report.style import BLUE, FRACTION_TICKS, GREY, SKY, line_styles
 from singleshot.training.recipe import Recipe
 
@@ -54,7 +54,7 @@ def draw_reliability(settings: Sequence[Setting]) -> Figure:
                 _leave_empty(ax, title)
                 continue
             # Seeds share their test images: intervals for that many independent predictions would be too narrow.
-            reliability_diagram(runs.pooled(), ax=ax, title=f"{title}\nECE {runs.ece} ({runs.seeds})", level=None)
+            plot_reliability(runs.pooled(), ax=ax, title=f"{title}\nECE {runs.ece} ({runs.seeds})", level=None)
             legend = ax.get_legend_handles_labels()
     note = "above a diagram: mean ± standard error over seeds; inside: all seeds together"
     below.legend(*legend, loc="center", ncols=3, title=note, title_fontsize="small", **_PLAIN)
@@ -78,7 +78,7 @@ def draw_passes(settings: Sequence[Setting]) -> Figure:
     figure = _new_figure(width=5.5, height=3.0 + 0.5 * len(settings))
     ax = figure.subplots()
     curves = {f"{setting.name}, VWCI": passes_eces(setting) for setting in settings}
-    ece_against_passes(curves, ax=ax, title=f"mean ± standard error ({_seeds(settings)})")
+    plot_ece_against_passes(curves, ax=ax, title=f"mean ± standard error ({_seeds(settings)})")
     highest = ax.dataLim.y1
     for setting, style in zip(settings, line_styles(len(settings)), strict=True):
         baseline = setting.runs.get("baseline")
@@ -182,7 +182,7 @@ def _coverage(ax: Axes, named: dict[str, Runs]) -> None:
     if not named:
         _leave_empty(ax, "CI and VWCI")
         return
-    coverage_curve({f"{title} ({runs.seeds})": runs.pooled() for title, runs in named.items()}, ax=ax)
+    plot_coverage({f"{title} ({runs.seeds})": runs.pooled() for title, runs in named.items()}, ax=ax)
     for line, runs in zip(ax.get_lines(), named.values(), strict=True):
         line.set(**STYLES[runs.method])
     _legend_below(ax, columns=1 if len(named) <= 3 else 2)

@@ -45,7 +45,7 @@ def ece_by_passes(eces: Mapping[int, Sequence[float]]) -> list[PassesPoint]:
     return points
 
 
-def ece_against_passes(
+def plot_ece_against_passes(
     methods: Mapping[str, Mapping[int, Sequence[float]]], *, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Draw the mean ECE over seeds against the number of passes T, with its standard error, for each method.

@@ -51,10 +51,10 @@ class Method:
 METHODS = {
     "cross-entropy": Method(cross_entropy_loss, several_passes=False),
     "cross-entropy, T = 5": Method(cross_entropy_loss, several_passes=True),
-    "label smoothing 0.1": Method(lambda z, y: label_smoothing_loss(z, y, epsilon=0.1), several_passes=False),
+    "label smoothing 0.1": Method(lambda z, y: label_smoothing_loss(z, y, label_smoothing=0.1), several_passes=False),
     "CI 0.1": Method(lambda z, y: ci_loss(z, y, beta=0.1), several_passes=False),
     "VWCI": Method(vwci_loss, several_passes=True),
-    "VWCI total variation": Method(lambda z, y: vwci_loss(z, y, variance="total_variation"), several_passes=True),
+    "VWCI total variation": Method(lambda z, y: vwci_loss(z, y, measure="total_variation"), several_passes=True),
 }
 
 

@@ -1,10 +1,10 @@
 """Figures: each is a function that takes ``ax=`` and draws numbers that can be had without it."""
 
-from singleshot.report.figures import coverage_curve, reliability_diagram, risk_coverage_curve, variance_histogram
+from singleshot.report.figures import plot_coverage, plot_reliability, plot_risk_coverage, plot_variance
 
 __all__ = [
-    "coverage_curve",
-    "reliability_diagram",
-    "risk_coverage_curve",
-    "variance_histogram",
+    "plot_coverage",
+    "plot_reliability",
+    "plot_risk_coverage",
+    "plot_variance",
 ]

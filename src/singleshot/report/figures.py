@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 STRIP_HEIGHT = 0.25
 
 
-def reliability_diagram(
+def plot_reliability(
     result: CalibrationResult, *, ax: Axes | None = None, title: str | None = None, level: float | None = 0.95
 ) -> Axes:
     """Draw accuracy per confidence bin, its gap to the bin's mean confidence, and the count of examples below.
@@ -87,7 +87,7 @@ def _draw_counts(ax: Axes, result: CalibrationResult) -> None:
     ax.text(0.02, -0.02, label, va="top", fontsize="x-small", color=GREY)
 
 
-def coverage_curve(
+def plot_coverage(
     results: Mapping[str, CalibrationResult], *, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Draw the share of examples whose confidence is above a threshold, in bins whose accuracy is above it as well.
@@ -114,9 +114,7 @@ def coverage_curve(
 MARKERS = 10  # on each curve: enough to tell curves apart, few enough to see them
 
 
-def risk_coverage_curve(
-    curves: Mapping[str, RiskCoverage], *, ax: Axes | None = None, title: str | None = None
-) -> Axes:
+def plot_risk_coverage(curves: Mapping[str, RiskCoverage], *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw the error rate of the predictions that are kept against the share that is kept.
 
     A curve that stays low and rises late has errors where the confidence is low, as it should be. The numbers drawn are
@@ -146,7 +144,7 @@ def risk_coverage_curve(
     return ax
 
 
-def variance_histogram(histogram: VarianceBins, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+def plot_variance(histogram: VarianceBins, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw, per bin of the normalized variance, accuracy and mean score, and the cumulative share of the examples.
 
     The axis ends with the last bin that has examples, for disagreement is rarely large; bins before it without examples

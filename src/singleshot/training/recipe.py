@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 LossName = Literal["cross_entropy", "label_smoothing", "ci", "entropy_ci", "focal", "vwci"]
-VarianceName = Literal[
+MeasureName = Literal[
     "bhattacharyya",
     "unbiased",
     "mutual_information",
@@ -18,6 +18,10 @@ VarianceName = Literal[
 ]
 MemoryName = Literal["normal", "low"]
 PrecisionName = Literal["float32", "bfloat16", "float16"]
+
+
+RENAMED = {"variance": "measure", "epsilon": "label_smoothing"}
+"""Field names of 0.1 and what they are called now: recipes and results that were stored then are still read."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,11 @@ class Recipe:
     # Loss
     loss: LossName = "vwci"  # what is minimized
     samples: int | None = None  # stochastic passes per step; None: 5 for vwci, 1 for the others
-    variance: VarianceName = "bhattacharyya"  # vwci: how the disagreement of the passes is read
+    measure: MeasureName = "bhattacharyya"  # vwci: how the disagreement of the passes becomes its weight
     differentiate_alpha: bool = False  # vwci: let the gradient flow through the weight as well
     beta: float = 0.1  # ci: strength of the pull toward uniform
     gamma: float = 0.1  # entropy_ci: strength of the pull toward high entropy
-    epsilon: float = 0.1  # label_smoothing: share of the target that is uniform
+    label_smoothing: float = 0.1  # label_smoothing: share of the target that is uniform
     focus: float = 3.0  # focal: its exponent; the larger, the less an example counts that is right already
     last_share: float | None = None  # use the loss in this last share of the steps, cross-entropy before; None: in all
     start_from: str | None = None  # a trained run whose weights to take; only the last share, 0.2 unless said, is run
@@ -123,7 +127,7 @@ def _demands(recipe: Recipe) -> list[tuple[str, bool]]:
         ("beta must be finite and at least 0", 0 <= recipe.beta < float("inf")),
         ("gamma must be finite and at least 0", 0 <= recipe.gamma < float("inf")),
         ("focus must be finite and at least 0", 0 <= recipe.focus < float("inf")),
-        ("epsilon must lie in [0, 1]", 0 <= recipe.epsilon <= 1),
+        ("label_smoothing must lie in [0, 1]", 0 <= recipe.label_smoothing <= 1),
         ("last_share must lie in (0, 1]", 0 < (recipe.last_share or 0) <= 1),
         ("epochs must be at least 1", recipe.epochs >= 1),
         ("batch_size must be at least 1", recipe.batch_size >= 1),
@@ -140,7 +144,7 @@ def _demands(recipe: Recipe) -> list[tuple[str, bool]]:
 
 def _choices(recipe: Recipe) -> list[tuple[str, bool]]:
     """The command line and recipe files know these names by their types; a recipe made in Python may hold any."""
-    known = {"loss": LossName, "variance": VarianceName, "memory": MemoryName, "precision": PrecisionName}
+    known = {"loss": LossName, "measure": MeasureName, "memory": MemoryName, "precision": PrecisionName}
     return [
         (f"{field} must be one of {', '.join(get_args(names))}", getattr(recipe, field) in get_args(names))
         for field, names in known.items()

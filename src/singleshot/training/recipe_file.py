@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
-from singleshot.training.recipe import Recipe
+from singleshot.training.recipe import RENAMED, Recipe
 
 
 def read_recipe_values(path: Path) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def read_recipe_values(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold lines such as `epochs: 30`, got a {type(content).__name__}")
-    return {str(key): checked_value(str(key), value, source=str(path)) for key, value in content.items()}
+    return checked_values(content, source=str(path))
 
 
 class _EachKeyOnce(yaml.SafeLoader):
@@ -56,13 +56,24 @@ def recipe_text(recipe: Recipe) -> str:
     return yaml.safe_dump(plain, sort_keys=False)
 
 
+def checked_values(content: dict[Any, Any], *, source: str) -> dict[str, Any]:
+    """Every value in the type its field has, under the name the field has now."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        name = RENAMED.get(str(key), str(key))
+        if name in found:
+            raise ValueError(f"{source}: {name} is given more than once, as {key} too")
+        found[name] = checked_value(name, value, source=source)
+    return found
+
+
 def checked_value(name: str, value: Any, *, source: str) -> Any:
     """The value in the type its field has, or an error that says what is wrong and what it could have meant."""
     hints = get_type_hints(Recipe)
     if name not in hints:
         nearest = difflib.get_close_matches(name.replace("-", "_"), hints, n=1, cutoff=0.5)
-        hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(hints)}"
-        raise ValueError(f"{source}: {name!r} is nothing that a recipe has; {hint}")
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"the fields are {', '.join(hints)}"
+        raise ValueError(f"{source}: unknown recipe field {name!r}; {hint}")
     wanted = hints[name]
     found = _converted(value, wanted)
     if found is _WRONG:

@@ -30,26 +30,28 @@ class Objective:
 
     passes: int
     loss: Callable[[Tensor, Tensor], Tensor]
-    variance: str
+    measure: str
 
     def disagreement(self, logits: Tensor) -> Tensor | None:
         """The mean α of a batch; a single pass has none."""
-        return normalized_variance(logits.detach(), kind=self.variance).mean() if len(logits) > 1 else None
+        return normalized_variance(logits.detach(), measure=self.measure).mean() if len(logits) > 1 else None
 
 
 def objective_of(recipe: Recipe) -> Objective:
     """What the recipe minimizes."""
     losses: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         "cross_entropy": cross_entropy_loss,
-        "label_smoothing": lambda logits, labels: label_smoothing_loss(logits, labels, epsilon=recipe.epsilon),
+        "label_smoothing": lambda logits, labels: label_smoothing_loss(
+            logits, labels, label_smoothing=recipe.label_smoothing
+        ),
         "ci": lambda logits, labels: ci_loss(logits, labels, beta=recipe.beta),
         "entropy_ci": lambda logits, labels: entropy_ci_loss(logits, labels, gamma=recipe.gamma),
         "focal": lambda logits, labels: focal_loss(logits, labels, gamma=recipe.focus),
         "vwci": lambda logits, labels: vwci_loss(
-            logits, labels, variance=recipe.variance, differentiate_alpha=recipe.differentiate_alpha
+            logits, labels, measure=recipe.measure, differentiate_alpha=recipe.differentiate_alpha
         ),
     }
-    return Objective(recipe.passes, losses[recipe.loss], recipe.variance)
+    return Objective(recipe.passes, losses[recipe.loss], recipe.measure)
 
 
 PLAIN = Objective(1, cross_entropy_loss, "bhattacharyya")  # before the last share of the steps
