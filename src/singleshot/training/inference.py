@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,12 @@ from singleshot.metrics import Calibration
 from singleshot.training.processes import Processes, losses_of_processes_named
 from singleshot.training.run import Run
 
-BATCH = 128  # images at a time: no more memory than a training step takes
+BATCH = 128  # images per forward pass
 
 
 @contextmanager
-def quiet(model: nn.Module) -> Iterator[None]:
-    """Within it the model is in evaluation mode and records no gradients."""
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Put the model in evaluation mode and record no gradients; restore its mode at the end."""
     training = model.training
     model.eval()
     try:
@@ -33,6 +34,38 @@ def quiet(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         model.train(training)
+
+
+quiet = evaluation_mode
+
+
+def image_batches(images: Images, positions: Tensor, normalization: Normalization) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield normalized images and their labels in batches, on the device of the normalization."""
+    device = normalization.scale.device
+    for index in positions.split(BATCH):
+        if len(index):
+            yield normalization(images.images[index].to(device)), images.labels[index].to(device)
+
+
+def logit_batches(
+    model: nn.Module, images: Images, positions: Tensor, normalization: Normalization
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield float32 logits (B, C) of one forward pass and labels (B,) in batches, on the model's device."""
+    for batch, labels in image_batches(images, positions, normalization):
+        with evaluation_mode(model):
+            logits = model(batch).float()
+        yield logits, labels
+
+
+def logits_of(
+    model: nn.Module, images: Images, positions: Tensor, normalization: Normalization
+) -> tuple[Tensor, Tensor]:
+    """Return the float32 logits (N, C) of one forward pass and the labels (N,), on the CPU."""
+    batches = [
+        (logits.cpu(), labels.cpu()) for logits, labels in logit_batches(model, images, positions, normalization)
+    ]
+    logits, labels = zip(*batches, strict=True)
+    return torch.cat(logits), torch.cat(labels)
 
 
 def evaluate(
@@ -45,27 +78,21 @@ def evaluate(
     should_stop: Callable[[], bool] = lambda: False,
     on_logits: Callable[[Tensor, Tensor], None] = lambda logits, labels: None,
 ) -> Calibration | None:
-    """The calibration over these images, each process taking its share; None when asked to stop on the way."""
+    """Return the calibration over these images, each process taking its share; None if stopped."""
     calibration = Calibration(bins=20)
-    mine = positions[processes.rank :: processes.count]
-    most = math.ceil(len(positions) / processes.count)  # the same number of rounds in every process
-    processes.same_buffers(model)  # or each would judge by statistics of its own
-    with quiet(model):
-        for start in range(0, most, BATCH):
-            if processes.any_of_us(should_stop()):
-                return None
-            index = mine[start : start + BATCH]
-            if len(index):
-                logits = model(normalization(part.images[index].to(processes.device))).float()
-                calibration.update(logits=logits, labels=part.labels[index].to(processes.device))
-                on_logits(logits, part.labels[index])
+    largest_share = math.ceil(len(positions) / processes.count)
+    processes.same_buffers(model)  # batch norm has seen other images in each process
+    batches = logit_batches(model, part, positions[processes.rank :: processes.count], normalization)
+    for _ in range(0, largest_share, BATCH):  # the same number of rounds in every process
+        if processes.any_of_us(should_stop()):
+            return None
+        for logits, labels in islice(batches, 1):
+            calibration.update(logits=logits, labels=labels)
+            on_logits(logits, labels.cpu())
     if processes.count == 1:
         return calibration
     with losses_of_processes_named():
         return calibration.all_reduce()
-
-
-BATCH = 128  # images decoded before they are looked at
 
 
 @dataclass(frozen=True)
