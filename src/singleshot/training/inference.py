@@ -42,7 +42,7 @@ quiet = evaluation_mode
 def image_batches(images: Images, positions: Tensor, normalization: Normalization) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield normalized images and their labels in batches, on the device of the normalization."""
     device = normalization.scale.device
-    for index in positions.split(BATCH):
+    for index in torch.split(positions, BATCH):
         if len(index):
             yield normalization(images.images[index].to(device)), images.labels[index].to(device)
 
