@@ -275,7 +275,7 @@ def test_widths_round_and_never_vanish() -> None:
     ],
 )
 def test_bad_arguments_are_named(build: Build, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         build(**options)
 
 

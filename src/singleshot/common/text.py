@@ -1,24 +1,48 @@
-"""Text that may hold names from outside, made safe to print. Light, so that the command line needs no torch for it."""
+"""Values from outside made safe to print, and numbers made safe for JSON. Imports no torch, for the command line."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any
+
 
 def printable(text: str) -> str:
-    r"""Text on one line, its control characters spelled out: a terminal would obey them.
+    r"""Return text on one line with control characters escaped, because a terminal would execute them.
 
     >>> printable("a\x1b[2J.npz")
     'a\\x1b[2J.npz'
     """
     return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape", "surrogatepass").decode() for sign in text
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
     )
 
 
 def printable_lines(text: str) -> str:
-    r"""The same for a message of several lines, which stay lines.
+    r"""Escape the control characters of a text except its line breaks.
 
     >>> print(printable_lines("two lines,\nand a bell\a"))
     two lines,
     and a bell\x07
     """
     return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def jsonable(value: Any) -> Any:
+    """Convert a value for strict JSON: NaN and infinities become None, also inside dicts, lists and dataclasses.
+
+    Arrays and tensors become lists, numpy scalars become Python numbers, tuples become lists.
+
+    >>> jsonable({"ece": 0.5, "nll": float("inf"), "bins": (1, float("nan"))})
+    {'ece': 0.5, 'nll': None, 'bins': [1, None]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
+    elif hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {name: jsonable(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -36,12 +36,35 @@ def vwci_loss(
     >>> vwci_loss(logits, torch.tensor([0]), reduction="none")
     tensor([2.0181])
     """
+    return vwci_loss_and_alpha(
+        logits,
+        labels,
+        measure=measure,
+        differentiate_alpha=differentiate_alpha,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+    )[0]
+
+
+def vwci_loss_and_alpha(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    measure: str | DisagreementMeasure = "bhattacharyya",
+    differentiate_alpha: bool = False,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of :func:`vwci_loss` and the detached α (B,) of every example, computed once."""
     function = resolve_measure(measure)
     check_scores(logits, ("(T, B, C)",))
     check_passes(logits)
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     alpha = apply_measure(function, terms.log_probs if differentiate_alpha else terms.log_probs.detach())
-    return reduce_loss((1 - alpha) * terms.ground_truth + alpha * terms.uniform, terms, reduction)
+    losses = (1 - alpha) * terms.ground_truth + alpha * terms.uniform
+    return reduce_loss(losses, terms, reduction), alpha.detach()
 
 
 class VWCILoss(ClassificationLoss):

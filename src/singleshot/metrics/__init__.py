@@ -4,6 +4,7 @@ from singleshot.metrics.calibration import Bins, Calibration, CalibrationResult
 from singleshot.metrics.estimates import adaptive_ece, debiased_ece, smooth_ece
 from singleshot.metrics.examples import ExampleGathering, Examples
 from singleshot.metrics.intervals import Interval, bootstrap
+from singleshot.metrics.rows import ScoredBatch
 from singleshot.metrics.selective import RiskCoverage, Threshold, risk_coverage, threshold_for_accuracy
 from singleshot.metrics.significance import Comparison, ConsistencyTest, consistency_test, paired_bootstrap
 from singleshot.metrics.variance_histogram import VarianceBins, VarianceHistogram
@@ -19,6 +20,7 @@ __all__ = [
     "Examples",
     "Interval",
     "RiskCoverage",
+    "ScoredBatch",
     "Threshold",
     "VarianceBins",
     "VarianceHistogram",

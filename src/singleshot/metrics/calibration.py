@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from singleshot.common.checks import check_size
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.classwise import ClassCells
-from singleshot.metrics.rows import Scores
+from singleshot.metrics.rows import ScoredBatch
 from singleshot.metrics.state import AdditiveState, Layout, Options
 
 
@@ -170,17 +169,22 @@ class Calibration(AdditiveState):
     def update(
         self,
         *,
-        logits: Tensor | np.ndarray | None = None,
-        probs: Tensor | np.ndarray | None = None,
-        labels: Tensor | np.ndarray,
+        logits: Any = None,
+        probs: Any = None,
+        labels: Any,
     ) -> None:
-        """Add a batch: scores (N, C), as logits or as probabilities, and labels (N,). A bad batch adds nothing."""
-        scores = Scores.given(logits, probs, labels)
-        # Whole or not at all: a bad row must not leave half a batch behind.
-        batch = self._empty_twin(scores.values.shape[1])
-        for piece in scores.pieces():
-            batch._add(piece)
-        self.merge(batch)
+        """Add scores (N, C), given as logits or as probabilities, and labels (N,). An invalid batch adds nothing."""
+        self.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels))
+
+    def add(self, batch: ScoredBatch) -> None:
+        """Add a batch that is validated and reduced already."""
+        options = dict(self._options)
+        if "classes" in options:
+            options["classes"] = batch.scores.shape[1]
+        added = Calibration._with_options(options)
+        for chunk in batch.chunks():
+            added._add_chunk(chunk)
+        self.merge(added)
 
     def compute(self) -> CalibrationResult:
         """Every metric, from the sums so far."""
@@ -210,19 +214,14 @@ class Calibration(AdditiveState):
             ),
         )
 
-    def _empty_twin(self, classes: int) -> Calibration:
-        learned = {"classes": classes} if "classes" in self._options else {}
-        return Calibration._with_options({**self._options, **learned})
-
-    def _add(self, scores: Scores) -> None:
+    def _add_chunk(self, batch: ScoredBatch) -> None:
         bins, sums = int(self._options["bins"]), self._sums
-        confidence, correct, nll, brier = scores.rows()
-        index = bin_index(scores.as_given(confidence), bins)
+        index = bin_index(batch.confidence, bins)
         sums["count"] += sum_by_bin(index, bins)
-        sums["correct"] += sum_by_bin(index[correct], bins)
-        sums["confidence"] += sum_by_bin(index, bins, confidence)
-        sums["nll"] += nll.sum(dtype=torch.float64)
-        sums["brier"] += brier.sum(dtype=torch.float64)
+        sums["correct"] += sum_by_bin(index[batch.correct], bins)
+        sums["confidence"] += sum_by_bin(index, bins, batch.confidence)
+        sums["nll"] += batch.nll.sum(dtype=torch.float64)
+        sums["brier"] += batch.brier.sum(dtype=torch.float64)
         if "class_count" in sums:
-            cells = ClassCells(*(sums[name].unsqueeze(0) for name in CLASS_SUMS))  # views: what is added stays here
-            cells.add(scores.probs().cpu(), scores.labels.cpu())
+            cells = ClassCells(*(sums[name].unsqueeze(0) for name in CLASS_SUMS))  # views: added in place
+            cells.add(batch.probs(), batch.labels)

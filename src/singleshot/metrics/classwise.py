@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from singleshot.common.checks import check_size
 from singleshot.metrics.binning import bin_edges, bin_index, sum_by_bin
 from singleshot.metrics.ece_estimators import BinSums, Gaps, debiased_error, plain_error
 from singleshot.metrics.intervals import Interval, error_interval
-from singleshot.metrics.rows import Scores
+from singleshot.metrics.rows import ScoredBatch
 from singleshot.metrics.wilson import check_level
 
 
@@ -102,21 +102,24 @@ class ClasswiseGroups:
     def update(
         self,
         *,
-        logits: Tensor | np.ndarray | None = None,
-        probs: Tensor | np.ndarray | None = None,
-        labels: Tensor | np.ndarray,
+        logits: Any = None,
+        probs: Any = None,
+        labels: Any,
     ) -> None:
-        """Add a batch: scores (N, C), as logits or as probabilities, and labels (N,)."""
-        scores = Scores.given(logits, probs, labels)
-        classes = scores.values.shape[1]
+        """Add scores (N, C), given as logits or as probabilities, and labels (N,). An invalid batch adds nothing."""
+        self.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels))
+
+    def add(self, batch: ScoredBatch) -> None:
+        """Add a batch that is validated and reduced already."""
+        classes = batch.scores.shape[1]
         if self._cells is None:
             self._cells = ClassCells.empty(number_of_groups(classes, self.bins), classes, self.bins)
         groups, before, _ = self._cells.size.shape
         if classes != before:
             raise ValueError(f"logits or probs must have {before} classes, as those before them, got {classes}")
-        for piece in scores.pieces():
-            group = torch.randint(groups, (len(piece.labels),), generator=self._generator, device="cpu")
-            self._cells.add(piece.probs().cpu(), piece.labels.cpu(), group)
+        for chunk in batch.chunks():
+            group = torch.randint(groups, (len(chunk),), generator=self._generator, device="cpu")
+            self._cells.add(chunk.probs(), chunk.labels, group)
 
     def interval(self, *, replicates: int = 1000, level: float = 0.95, seed: int = 0) -> Interval:
         """The classwise ECE and its interval, made as `bootstrap` makes those of the other calibration errors.

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.metrics.rows import Scores
+from singleshot.metrics.rows import ScoredBatch
 
 FIELDS = ("confidence", "correct", "nll", "brier")
 
@@ -43,9 +42,9 @@ class Examples:
     def of(
         cls,
         *,
-        logits: Tensor | np.ndarray | None = None,
-        probs: Tensor | np.ndarray | None = None,
-        labels: Tensor | np.ndarray,
+        logits: Any = None,
+        probs: Any = None,
+        labels: Any,
     ) -> Examples:
         """The examples of scores (N, C), given as logits or as probabilities, and labels (N,)."""
         gathering = ExampleGathering()
@@ -81,19 +80,18 @@ class ExampleGathering:
     def update(
         self,
         *,
-        logits: Tensor | np.ndarray | None = None,
-        probs: Tensor | np.ndarray | None = None,
-        labels: Tensor | np.ndarray,
+        logits: Any = None,
+        probs: Any = None,
+        labels: Any,
     ) -> None:
-        """Add a batch: scores (N, C), as logits or as probabilities, and labels (N,). A bad batch adds nothing."""
-        scores = Scores.given(logits, probs, labels)
-        found: dict[str, list[Tensor]] = {field: [] for field in FIELDS}
-        for piece in scores.pieces():
-            for field, values in zip(FIELDS, piece.rows(), strict=True):
-                found[field].append(piece.as_given(values) if field == "confidence" else values)
-        for field, parts in found.items():
-            self._parts[field].append(torch.cat(parts))
-        self._digest.update(scores.labels.cpu().numpy().tobytes())
+        """Add scores (N, C), given as logits or as probabilities, and labels (N,). An invalid batch adds nothing."""
+        self.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels))
+
+    def add(self, batch: ScoredBatch) -> None:
+        """Add a batch that is validated and reduced already."""
+        for name, parts in self._parts.items():
+            parts.append(getattr(batch, name))
+        self._digest.update(batch.labels.numpy().tobytes())
 
     def finish(self) -> Examples:
         """All examples so far, in the order they came; the gathering is empty afterwards."""

@@ -1,14 +1,11 @@
-"""What one row of predictions contributes to the metrics: its confidence, whether it is right, its NLL and Brier score.
-
-Rows are worked on a cache-sized chunk at a time by the callers, in the dtype they come in (half precision as float32).
-"""
+"""Per-example values that the metrics are computed from: confidence, correctness, NLL and Brier score."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,9 +21,82 @@ from singleshot.common.checks import (
 )
 from singleshot.uncertainty import at_least_float32
 
+CHUNK_ELEMENTS = 2**19
+"""Scores processed at a time: 2 MB of float32 stay in a core's cache, and temporaries do not grow with the data."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredBatch:
+    """A validated batch of scores and labels, reduced to the per-example values that every metric needs.
+
+    Build it once per batch with `of` and pass it to the ``add`` method of `Calibration`, `ExampleGathering` and
+    `ClasswiseGroups`; their ``update`` methods do the same for raw scores. The per-example values are on the CPU, where
+    sums are reproducible and float64 is available.
+
+    >>> batch = ScoredBatch.of(probs=torch.tensor([[0.9, 0.1], [0.3, 0.7]]), labels=torch.tensor([0, 0]))
+    >>> batch.confidence, batch.correct, batch.predicted()
+    (tensor([0.9000, 0.7000]), tensor([ True, False]), tensor([0, 1]))
+    """
+
+    kind: Literal["logits", "probs"]  # what the scores are
+    scores: Tensor  # (N, C) as given, on any device
+    labels: Tensor  # (N,) int64, on the CPU
+    confidence: Tensor  # (N,) probability of the predicted class; in the dtype of given probs, for exact bin edges
+    correct: Tensor  # (N,) whether the predicted class, the first of the largest, is the label
+    nll: Tensor  # (N,) −log p(y)
+    brier: Tensor  # (N,) Σ_c (p(c) − [c = y])²
+
+    @classmethod
+    def of(cls, *, logits: Any = None, probs: Any = None, labels: Any) -> ScoredBatch:
+        """Validate and reduce scores (N, C), given as logits or as probabilities, and labels (N,).
+
+        Tensors, numpy arrays, pandas objects and nested lists are accepted.
+        """
+        if (logits is None) == (probs is None):
+            raise ValueError("pass either logits= or probs=, together with labels=")
+        kind: Literal["logits", "probs"] = "logits" if probs is None else "probs"
+        scores = as_tensor(logits if probs is None else probs, kind)
+        check_scores(scores, ("(N, C)",), name=kind)
+        labels = check_labels(as_tensor(labels, "labels"), *scores.shape)
+        on_device = labels.to(scores.device)
+        parts = []
+        for rows in _chunks(scores):
+            if kind == "logits":
+                check_rows(scores[rows], finite_rows, FINITE, whole=scores)
+                parts.append(rows_from_logits(at_least_float32(scores[rows]), on_device[rows]))
+            else:
+                check_rows(scores[rows], probability_rows, PROBABILITIES, whole=scores)
+                parts.append(rows_from_probs(at_least_float32(scores[rows]), on_device[rows]))
+        confidence, correct, nll, brier = (torch.cat(values).cpu() for values in zip(*parts, strict=True))
+        if kind == "probs":
+            confidence = confidence.to(scores.dtype)
+        return cls(kind, scores, labels.cpu(), confidence, correct, nll, brier)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def chunks(self) -> Iterator[ScoredBatch]:
+        """Split the batch into pieces whose scores fit into the cache."""
+        for rows in _chunks(self.scores):
+            values = (self.scores, self.labels, self.confidence, self.correct, self.nll, self.brier)
+            yield ScoredBatch(self.kind, *(value[rows] for value in values))
+
+    def probs(self) -> Tensor:
+        """Return the probability of every class (N, C), on the CPU."""
+        return (at_least_float32(self.scores).softmax(1) if self.kind == "logits" else self.scores).cpu()
+
+    def predicted(self) -> Tensor:
+        """Return the predicted class of each example (N,), on the CPU."""
+        return self.scores.argmax(1).cpu()
+
+
+def _chunks(scores: Tensor) -> Iterator[slice]:
+    size = max(1, CHUNK_ELEMENTS // scores.shape[1])
+    return (slice(first, first + size) for first in range(0, len(scores), size))
+
 
 class Rows(NamedTuple):
-    """One value per example, each of shape (N,)."""
+    """Per-example values, each of shape (N,)."""
 
     confidence: Tensor  # probability of the predicted class
     correct: Tensor  # whether the predicted class, the first of the largest, is the label
@@ -35,10 +105,10 @@ class Rows(NamedTuple):
 
 
 def rows_from_logits(logits: Tensor, labels: Tensor) -> Rows:
-    """Row values of finite logits (N, C).
+    """Per-example values of finite logits (N, C).
 
-    Relative to the largest logit, with the label's term set apart, no step subtracts two nearly equal numbers: NLL and
-    Brier score keep their digits in float32 even where the label has all the probability.
+    Odds are relative to the largest logit and the label's odds are kept separate, so no step subtracts nearly equal
+    numbers: NLL and Brier score stay accurate in float32 even if the label has nearly all the probability.
     """
     top = logits.amax(1)
     label_logit = logits.gather(1, labels.unsqueeze(1)).squeeze(1)
@@ -63,7 +133,7 @@ def rows_from_logits(logits: Tensor, labels: Tensor) -> Rows:
 
 
 def rows_from_probs(probs: Tensor, labels: Tensor) -> Rows:
-    """Row values of probabilities (N, C) that sum to 1; a label of probability 0 has an infinite NLL."""
+    """Per-example values of probabilities (N, C) that sum to 1; a label of probability 0 has an infinite NLL."""
     column = labels.unsqueeze(1)
     label_prob = probs.gather(1, column).squeeze(1).clamp(max=1)  # 1.0000001 is rounding
     others = probs.scatter(1, column, 0)
@@ -77,63 +147,11 @@ def rows_from_probs(probs: Tensor, labels: Tensor) -> Rows:
 
 
 def _label_is_first_largest(scores: Tensor, labels: Tensor, ahead: Tensor, tied: Tensor) -> Tensor:
-    """Whether the first largest score is the label's: an index search only for the rare rows that are tied.
+    """Whether the first largest score is the label's; only tied rows, which are rare, need an argmax.
 
-    Two vectorised maxima are several times faster than one that carries its index along.
+    Two vectorised maxima are several times faster than an argmax.
     """
     rows = tied.nonzero().squeeze(1)
     if len(rows):
         ahead[rows] = scores[rows].argmax(1) == labels[rows]
     return ahead
-
-
-CHUNK_ELEMENTS = 2**19
-"""Scores worked on at a time: 2 MB of float32 stay in a core's cache, and memory does not grow with the data."""
-
-
-class Scores(NamedTuple):
-    """Scores (N, C) of N examples, by the name they were given under, and their labels (N,) on the same device."""
-
-    name: str  # "logits" or "probs"
-    values: Tensor
-    labels: Tensor
-
-    @classmethod
-    def given(
-        cls,
-        logits: Tensor | np.ndarray | None,
-        probs: Tensor | np.ndarray | None,
-        labels: Tensor | np.ndarray,
-    ) -> Scores:
-        """What was given as one of the two, checked as far as its shape and labels go."""
-        if (logits is None) == (probs is None):
-            raise ValueError("give either logits= or probs=, and labels=")
-        name, given = ("logits", logits) if logits is not None else ("probs", probs)
-        values = as_tensor(given, name)
-        check_scores(values, ("(N, C)",), name=name)
-        return cls(name, values, check_labels(as_tensor(labels, "labels"), *values.shape).to(values.device))
-
-    def pieces(self) -> Iterator[Scores]:
-        """The batch in pieces that stay in the cache, the rows of each checked before it is given out."""
-        rows_are_fine, demand = (finite_rows, FINITE) if self.name == "logits" else (probability_rows, PROBABILITIES)
-        rows = max(1, CHUNK_ELEMENTS // self.values.shape[1])
-        for first in range(0, len(self.values), rows):
-            part = self.values[first : first + rows]
-            check_rows(part, rows_are_fine, demand, whole=self.values)
-            yield Scores(self.name, part, self.labels[first : first + rows])
-
-    def rows(self) -> Rows:
-        """What each example contributes to the metrics, on the CPU.
-
-        There sums are the same on every run, and not every accelerator has float64.
-        """
-        read = rows_from_logits if self.name == "logits" else rows_from_probs
-        return Rows(*(values.cpu() for values in read(at_least_float32(self.values), self.labels)))
-
-    def probs(self) -> Tensor:
-        """The probability of every class, as given or from the logits."""
-        return at_least_float32(self.values).softmax(1) if self.name == "logits" else self.values
-
-    def as_given(self, confidence: Tensor) -> Tensor:
-        """The confidence in the dtype of given probabilities: half-precision bins have rounded edges."""
-        return confidence.to(self.values.dtype) if self.name == "probs" else confidence

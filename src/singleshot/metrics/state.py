@@ -50,25 +50,34 @@ class AdditiveState(ABC):
         options = ", ".join(f"{name}={value!r}" for name, value in self._options.items())
         return f"<{type(self).__name__} with {options}: {int(self._sums['count'].sum()):,} examples>"
 
-    def merge(self, other: AdditiveState) -> None:
-        """Add what another state has seen; that one is left as it is."""
+    def reset(self: State) -> State:
+        """Forget all examples and return the state; its options stay."""
+        options = {name: 0 if name == "classes" else value for name, value in self._options.items()}
+        AdditiveState.__init__(self, options)
+        return self
+
+    def merge(self: State, other: State) -> State:
+        """Add the examples of another state to this one, in place, and return this one."""
         if type(other) is not type(self):
-            raise ValueError(f"a {type(self).__name__} merges with another one, got {type(other).__name__}")
+            raise TypeError(f"a {type(self).__name__} merges with another one, got {type(other).__name__}")
         self._agree_on_options(other._options)
         if other._options == self._options:  # otherwise the other one has seen nothing
             self._sums = {name: total + other._sums[name] for name, total in self._sums.items()}
+        return self
 
     def all_reduce(self: State, group: dist.ProcessGroup | None = None) -> State:
-        """A new state with what all processes of the group have seen; this one is left as it is."""
+        """Add the examples of all processes of the group to this state, in place, and return it.
+
+        Afterwards every process has the sums of all. Call it once: a second call would count each example again.
+        """
         device = _collective_device(group)
-        whole = self.copy()
         for options in _gather_options(self._options, device, group):
-            whole._agree_on_options(options)
-        for name, total in whole._sums.items():
-            shared = total.to(device, copy=True)
-            dist.all_reduce(shared, group=group)
-            whole._sums[name] = shared.cpu()
-        return whole
+            self._agree_on_options(options)
+        shared = {name: total.to(device, copy=True) for name, total in self._sums.items()}
+        for total in shared.values():
+            dist.all_reduce(total, group=group)
+        self._sums = {name: total.cpu() for name, total in shared.items()}
+        return self
 
     def copy(self: State) -> State:
         """A state of its own with the same sums."""

@@ -105,7 +105,7 @@ class Scaling(ABC):
         """``from_parameters``, with the file's name in what it says."""
         try:
             return cls.from_parameters(parameters)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{path} is damaged: {error}") from None
 
 
