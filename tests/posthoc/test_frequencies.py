@@ -176,5 +176,5 @@ def test_one_class_and_one_example() -> None:
     ],
 )
 def test_bad_options_are_named(options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         HistogramBinning.fit(*predictions(10, 3), **options)

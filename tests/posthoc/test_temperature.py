@@ -133,7 +133,7 @@ def test_without_a_finite_optimum_a_bound_is_returned_and_said(
     ],
 )
 def test_bad_input_is_named(logits: Tensor, labels: Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         ss.TemperatureScaling.fit(logits, labels)
 
 
