@@ -23,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 
 from singleshot.metrics import Examples, bootstrap, debiased_ece
+from singleshot.metrics.binning import GRID, smooth_error
 from singleshot.metrics.classwise import ClasswiseGroups
-from singleshot.metrics.ece_estimators import GRID, smooth_error
 from singleshot.metrics.estimates import METRICS, Estimator
 from singleshot.metrics.resampling import sort_examples, whole
 

@@ -103,7 +103,7 @@ def test_a_wanted_accuracy_gets_its_threshold(place: Path, capsys: pytest.Captur
     run(evaluate, "test.npz", "--accuracy", "0.7", "--replicates", "0")
     assert f"Accepting scores of {found['threshold']:g} and above keeps" in capsys.readouterr().out
     run(evaluate, "test.npz", "--accuracy", "0.9999", "--replicates", "0")
-    assert "None of the thresholds tried is 95 % certain to reach an accuracy of 99.99 %" in capsys.readouterr().out
+    assert "No threshold is 95 % certain to reach an accuracy of 99.99 %" in capsys.readouterr().out
 
 
 def test_a_run_is_measured_like_its_predictions(

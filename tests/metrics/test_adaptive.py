@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 import example_oracle as reference
 from singleshot.metrics import adaptive_ece
-from singleshot.metrics.ece_estimators import equal_mass_index
+from singleshot.metrics.binning import equal_mass_index
 
 
 @pytest.mark.parametrize("bins", [1, 2, 15, 20])

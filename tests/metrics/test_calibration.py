@@ -12,7 +12,7 @@ from torch import Tensor
 
 import oracle
 import singleshot as ss
-from singleshot.metrics import Examples, adaptive_ece, rows as scores_module
+from singleshot.metrics import Examples, adaptive_ece, examples as scores_module
 from singleshot.metrics.binning import bin_index
 
 METRICS = ("accuracy", "mean_confidence", "ece", "mce", "rmsce", "overconfidence", "underconfidence", "nll", "brier")

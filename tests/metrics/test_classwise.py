@@ -9,7 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 import oracle
 import singleshot as ss
-from singleshot.metrics import rows as scores_module
+from singleshot.metrics import examples as scores_module
+from singleshot.metrics.binning import BinSums, mean_absolute_normal
 from singleshot.metrics.classwise import (
     ClassCells,
     ClasswiseGroups,
@@ -17,7 +18,6 @@ from singleshot.metrics.classwise import (
     number_of_groups,
     plain_classwise,
 )
-from singleshot.metrics.ece_estimators import BinSums, mean_absolute_normal
 
 
 def drawn(size: int, classes: int, seed: int = 0, *, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -168,10 +168,10 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="bins must be a whole number of at least 1"):
         ClasswiseGroups(0)
     groups = ClasswiseGroups()
-    with pytest.raises(ValueError, match="there are no examples yet"):
+    with pytest.raises(ValueError, match="no examples yet"):
         groups.interval()
     groups.update(probs=np.array([[0.5, 0.5]]), labels=np.array([0]))
-    with pytest.raises(ValueError, match="must have 2 classes, as those before them, got 3"):
+    with pytest.raises(ValueError, match="must have 2 classes, like the batches before, got 3"):
         groups.update(logits=np.zeros((1, 3)), labels=np.array([0]))
     with pytest.raises(ValueError, match="replicates must be a whole number of at least 2"):
         groups.interval(replicates=1)

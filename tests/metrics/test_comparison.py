@@ -81,5 +81,5 @@ def test_other_examples_and_unknown_metrics_are_refused() -> None:
     with pytest.raises(ValueError, match="metric='f1' is unknown; choose one of accuracy, ece"):
         paired_bootstrap(a, a, "f1")
     certain = Examples.of(probs=torch.tensor([[1.0, 0.0]]), labels=torch.tensor([1]))
-    with pytest.raises(ValueError, match="infinite for these examples"):
+    with pytest.raises(ValueError, match="infinite because a label"):
         paired_bootstrap(certain, certain, "nll", replicates=2)

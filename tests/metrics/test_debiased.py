@@ -8,14 +8,14 @@ from scipy.stats import foldnorm, norm
 
 import example_oracle as reference
 from singleshot.metrics import debiased_ece
-from singleshot.metrics.ece_estimators import (
+from singleshot.metrics.binning import (
     BinSums,
     debiased_error,
     debiased_overconfident_part,
     debiased_square_error,
     gaps_of,
     mean_absolute_normal,
-    turned,
+    negated,
 )
 from singleshot.metrics.resampling import binned, sort_examples, whole
 
@@ -66,7 +66,7 @@ def test_equals_the_literal_formula(size: int, slope: float) -> None:
     assert debiased_ece(examples) == pytest.approx(expected, abs=1e-10)
     table = sort_examples(examples, 20)
     gaps = gaps_of(binned(whole(table).cells, table.width_bins))
-    for mean_of, sides in ((positive_part, gaps), (negative_part, turned(gaps))):
+    for mean_of, sides in ((positive_part, gaps), (negative_part, negated(gaps))):
         part = literal_debiased(*reference.plain(examples), 20, mean_of)
         assert float(debiased_overconfident_part(sides)) == pytest.approx(part, abs=1e-10)
 

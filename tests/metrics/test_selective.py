@@ -84,7 +84,7 @@ def test_where_no_threshold_is_sure_the_message_says_so(correct: list[bool]) -> 
     assert found.threshold is None
     assert (found.coverage, found.accepted) == (0, 0)
     assert np.isnan([found.accuracy, found.lower_bound]).all()
-    assert "none of the thresholds tried is 95 % certain to reach an accuracy of 99 %" in found.message
+    assert "no threshold is 95 % certain to reach an accuracy of 99 %" in found.message
     assert "takes 505 accepted examples" in found.message
 
 
@@ -92,13 +92,13 @@ def test_where_no_threshold_is_sure_the_message_says_so(correct: list[bool]) -> 
 def test_what_is_said_to_be_sure_is_below_what_was_asked_for(wanted: float) -> None:
     for seed in range(20):
         found = threshold_for_accuracy(reference.drawn(300, seed), wanted)
-        if found.threshold is None and "is certain of" in found.message:
-            assert float(found.message.split("is certain of ")[1].split(" %")[0]) < wanted * 100
+        if found.threshold is None and "guarantees only" in found.message:
+            assert float(found.message.split("guarantees only ")[1].split(" %")[0]) < wanted * 100
 
 
 def test_where_nothing_is_right_no_bound_is_quoted() -> None:
     found = threshold_for_accuracy(reference.made([0.9] * 50, [False] * 50), 0.5)
-    assert "no right answer has a score of 0.4 or more" in found.message
+    assert "no correct prediction has a score of 0.4 or more" in found.message
 
 
 def test_all_correct_and_one_example() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 import example_oracle as reference
 from singleshot.metrics import smooth_ece
-from singleshot.metrics.ece_estimators import GRID, smoothed
+from singleshot.metrics.binning import GRID, smoothed
 
 
 @pytest.mark.parametrize("bandwidth", [0.02, 0.1, 0.5])

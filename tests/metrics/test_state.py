@@ -38,7 +38,7 @@ def test_json_round_trip_is_exact(classwise: bool, tmp_path: Path) -> None:
     json.loads(calibration.to_json(), parse_constant=pytest.fail)  # no NaN or Infinity, which are not JSON
 
 
-def test_a_loaded_state_goes_on() -> None:
+def test_a_loaded_state_can_be_updated() -> None:
     logits, labels = predictions()
     resumed = ss.Calibration.from_json(calibration_of(logits[:50], labels[:50]).to_json())
     resumed.update(logits=logits[50:], labels=labels[50:])
@@ -47,39 +47,47 @@ def test_a_loaded_state_goes_on() -> None:
         assert value == pytest.approx(whole[name], rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda text: text[: len(text) // 2], "not JSON"),
-        (lambda text: "[]", "not a saved Calibration"),
-        (lambda text: text.replace("singleshot.calibration", "other"), "not a saved Calibration"),
-        (lambda text: text.replace('"version": 1', '"version": 99'), "version 99"),
-        (lambda text: text.replace('"count": [0, ', '"count": [', 1), "damaged"),
-        (lambda text: text.replace('"count": [0, ', '"count": [-1, ', 1), "no data gives these sums"),
-        (lambda text: text.replace('"correct": [0, ', '"correct": [1, ', 1), "no data gives these sums"),
-        (lambda text: text.replace('"confidence": [0.0, ', '"confidence": ["inf", ', 1), "no data gives these sums"),
-        (lambda text: text.replace('"confidence": [0.0, ', '"confidence": ["nan", ', 1), "no data gives these sums"),
-        (lambda text: text.replace('"count": [0, ', '"count": [9007199254740993, ', 1), "no data gives these sums"),
-        (lambda text: text.replace('"count": [0, ', '"count": [1.5, ', 1), "damaged"),
-        (lambda text: text.replace('"bins": 20', '"bins": 20.7'), "damaged"),
-        (lambda text: text.replace('"bins": 20', '"bins": 0'), "damaged"),
-        (lambda text: text.replace('"classes": 6', '"classes": -6'), "damaged"),
-        (lambda text: "[" * 200_000, "not JSON"),
-        (lambda text: text.replace('"bins": 20', '"bins": 1000000000000000'), "damaged"),
-        (lambda text: text.replace('"nll"', '"lln"'), "damaged"),
-        (lambda text: text.replace('"bins": 20', '"buns": 20'), "damaged"),
-        (lambda text: text.replace('"count": [0, ', '"count": ["x", ', 1), "damaged"),
-    ],
-)
-def test_a_damaged_file_is_named(damage: object, message: str, tmp_path: Path) -> None:
-    assert callable(damage)
+def test_a_damaged_file_is_refused_and_named(tmp_path: Path) -> None:
     text = calibration_of(*predictions()).to_json()
-    damaged = damage(text)
-    assert damaged != text
     path = tmp_path / "broken.json"
-    path.write_text(damaged)
-    with pytest.raises(ValueError, match=rf"broken\.json: .*{message}"):
-        ss.Calibration.load(path)
+    not_saved, no_data = "not a saved Calibration", "no data gives these sums"
+    damaged = [(text[: len(text) // 2], "not JSON"), ("[" * 200_000, "not JSON"), ("[]", not_saved)]
+    for old, new, message in (
+        ("singleshot.calibration", "other", not_saved),
+        ('"version": 1', '"version": 99', "version 99"),
+        ('"count": [0, ', '"count": [', "damaged"),
+        ('"count": [0, ', '"count": [1.5, ', "damaged"),
+        ('"count": [0, ', '"count": ["x", ', "damaged"),
+        ('"count": [0, ', '"count": [-1, ', no_data),
+        ('"count": [0, ', '"count": [9007199254740993, ', no_data),
+        ('"correct": [0, ', '"correct": [1, ', no_data),
+        ('"confidence": [0.0, ', '"confidence": [Infinity, ', no_data),
+        ('"confidence": [0.0, ', '"confidence": [NaN, ', no_data),
+        ('"confidence": [0.0, ', '"confidence": ["inf", ', "damaged"),
+        ('"bins": 20', '"bins": 20.7', "damaged"),
+        ('"bins": 20', '"bins": 0', "damaged"),
+        ('"bins": 20', '"bins": 1000000000000000', "damaged"),
+        ('"bins": 20', '"buns": 20', "damaged"),
+        ('"classes": 6', '"classes": -6', "damaged"),
+        ('"nll"', '"lln"', "damaged"),
+    ):
+        assert old in text
+        damaged.append((text.replace(old, new, 1), message))
+    for content, message in damaged:
+        path.write_text(content)
+        with pytest.raises(ValueError, match=rf"broken\.json: .*{message}"):
+            ss.Calibration.load(path)
+
+
+def test_reset_forgets_the_examples_and_keeps_the_options() -> None:
+    state = calibration_of(*predictions())
+    assert state.reset() is state
+    assert state.to_json() == ss.Calibration(classwise=True).to_json()
+    state.update(logits=torch.zeros(1, 3), labels=torch.tensor([2]))  # another number of classes
+    assert state.compute().count == 1
+    histogram = ss.VarianceHistogram(bins=3, measure="hellinger")
+    histogram.update(logits=torch.zeros(2, 1, 3), labels=torch.tensor([0]))
+    assert repr(histogram.reset()) == "<VarianceHistogram with bins=3, measure='hellinger': 0 examples>"
 
 
 def test_an_empty_state_is_saved_and_merged() -> None:
@@ -93,13 +101,13 @@ def test_an_empty_state_is_saved_and_merged() -> None:
 
 
 def test_what_does_not_fit_does_not_merge() -> None:
-    with pytest.raises(ValueError, match="different kinds do not merge"):
+    with pytest.raises(ValueError, match="different options"):
         ss.Calibration(bins=10).merge(ss.Calibration(bins=20))
-    with pytest.raises(ValueError, match="different kinds do not merge"):
+    with pytest.raises(ValueError, match="different options"):
         ss.Calibration(classwise=True).merge(ss.Calibration())
-    with pytest.raises(ValueError, match="different kinds do not merge"):
+    with pytest.raises(ValueError, match="different options"):
         calibration_of(torch.zeros(2, 3), torch.tensor([0, 1])).merge(calibration_of(*predictions()))
-    with pytest.raises(ValueError, match="different kinds do not merge"):
+    with pytest.raises(ValueError, match="different options"):
         ss.VarianceHistogram(measure="hellinger").merge(ss.VarianceHistogram(measure="bhattacharyya"))
     with pytest.raises(TypeError, match="merges with another one, got VarianceHistogram"):
         ss.Calibration().merge(ss.VarianceHistogram())  # type: ignore[arg-type]
@@ -137,7 +145,7 @@ def test_two_processes_give_the_single_process_result(shares: list[tuple[int, in
             assert reduced.metrics()[metric] == pytest.approx(value, rel=1e-12), metric
     for rank in range(2):
         for mismatch in ("bins", "classwise", "measure"):
-            assert "different kinds" in (tmp_path / f"{mismatch}{rank}").read_text()
+            assert "different options" in (tmp_path / f"{mismatch}{rank}").read_text()
 
 
 def test_all_reduce_without_processes_says_what_is_missing() -> None:

@@ -133,6 +133,13 @@ def check_non_negative(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a finite number of at least 0, got {value}")
 
 
+def check_level(level: float, name: str = "level") -> None:
+    """Check that a confidence level lies strictly between 0 and 1."""
+    check_number(name, level)
+    if not 0 < level < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, such as 0.95, got {level}")
+
+
 def check_number(name: str, value: object) -> None:
     """Check that a value is a real number, such as a float or a numpy scalar."""
     if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):

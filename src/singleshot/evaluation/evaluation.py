@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from singleshot.metrics.calibration import Calibration, CalibrationResult
-from singleshot.metrics.classwise import FEWEST_PER_CLASS, ClasswiseGroups
+from singleshot.metrics.classwise import MIN_PER_CLASS, ClasswiseGroups
 from singleshot.metrics.estimates import Estimator
 from singleshot.metrics.examples import ExampleGathering, Examples
 from singleshot.metrics.intervals import Interval, bootstrap
@@ -49,7 +49,7 @@ class Evaluation:
                 f"Left out above {MOST_RESAMPLED:,} examples unless asked for: intervals; --replicates 1000 gives them."
             ]
         if self.intervals and self.result.classwise_ece is not None and "classwise_ece" not in self.intervals:
-            return [f"No interval for the classwise ECE: it takes {FEWEST_PER_CLASS} examples per class or more."]
+            return [f"No interval for the classwise ECE: it takes {MIN_PER_CLASS} examples per class or more."]
         return []
 
 
@@ -104,7 +104,7 @@ def evaluate_predictions(
     if replicates and count >= FEWEST_RESAMPLED:
         intervals = bootstrap(examples, replicates=replicates, bins=bins, groups=groups_for(count))
         points = {name: one.estimate for name, one in intervals.items()}
-        if groups is not None and count >= FEWEST_PER_CLASS * predictions.classes:
+        if groups is not None and count >= MIN_PER_CLASS * predictions.classes:
             intervals["classwise_ece"] = groups.interval(replicates=replicates)
     else:
         points = point_estimates(examples, bins)

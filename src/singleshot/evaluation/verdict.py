@@ -8,9 +8,9 @@ from typing import Literal
 from singleshot.evaluation.evaluation import FEWEST_RESAMPLED, Evaluation
 from singleshot.evaluation.text import amount
 from singleshot.metrics.examples import Examples
+from singleshot.metrics.intervals import wilson_interval
 from singleshot.metrics.selective import accepted_at
 from singleshot.metrics.significance import consistency_test
-from singleshot.metrics.wilson import wilson_interval
 from singleshot.training.recipe import Recipe
 
 Tone = Literal["good", "fair", "bad", "unclear"]

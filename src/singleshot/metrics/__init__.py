@@ -1,14 +1,12 @@
-"""Calibration metrics from mergeable sums, and from examples where those metrics are to know their own error."""
+"""Calibration metrics from mergeable states, with confidence intervals and significance tests from examples."""
 
 from singleshot.metrics.calibration import Bins, Calibration, CalibrationResult
 from singleshot.metrics.estimates import adaptive_ece, debiased_ece, smooth_ece
-from singleshot.metrics.examples import ExampleGathering, Examples
-from singleshot.metrics.intervals import Interval, bootstrap
-from singleshot.metrics.rows import ScoredBatch
+from singleshot.metrics.examples import ExampleGathering, Examples, ScoredBatch
+from singleshot.metrics.intervals import Interval, bootstrap, wilson_interval
 from singleshot.metrics.selective import RiskCoverage, Threshold, risk_coverage, threshold_for_accuracy
 from singleshot.metrics.significance import Comparison, ConsistencyTest, consistency_test, paired_bootstrap
 from singleshot.metrics.variance_histogram import VarianceBins, VarianceHistogram
-from singleshot.metrics.wilson import wilson_interval
 
 __all__ = [
     "Bins",

@@ -1,24 +1,39 @@
-"""The numbers behind a calibration: the bins, and every metric that follows from them."""
+"""The calibration state, and every metric that is computed from its bins."""
 
 from __future__ import annotations
 
+import html
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from singleshot.common.checks import check_size
+from singleshot.common.text import jsonable
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.classwise import ClassCells
-from singleshot.metrics.rows import ScoredBatch
+from singleshot.metrics.examples import ScoredBatch
 from singleshot.metrics.state import AdditiveState, Layout, Options
+
+METRIC_NAMES = (
+    "accuracy",
+    "ece",
+    "mce",
+    "rmsce",
+    "nll",
+    "brier",
+    "mean_confidence",
+    "overconfidence",
+    "underconfidence",
+)
+CLASS_SUMS = ("class_count", "class_correct", "class_probability")
 
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """A reliability diagram as numbers, each field of shape (bins,); an empty bin has NaN confidence and accuracy."""
+    """A reliability diagram as numbers of shape (bins,); confidence and accuracy of an empty bin are NaN."""
 
     lower: Tensor
     upper: Tensor
@@ -28,49 +43,49 @@ class Bins:
 
     @property
     def gap(self) -> Tensor:
-        """Mean confidence minus accuracy: positive where the classifier is overconfident, 0 in empty bins."""
+        """Mean confidence minus accuracy: positive if overconfident, 0 in empty bins."""
         return (self.confidence - self.accuracy).nan_to_num(0.0)
 
     @property
     def share(self) -> Tensor:
-        """Each bin's share of the examples."""
+        """Share of the examples in each bin."""
         return self.count.double() / self.count.sum()
 
     def coverage(self) -> Tensor:
-        """At each bin's lower edge τ: the share of examples with confidence > τ in a bin whose accuracy is > τ.
+        """Share of examples with confidence > τ in a bin with accuracy > τ, at each bin's lower edge τ.
 
-        Thresholds are bin edges, where the bins know the answer exactly; more bins give more thresholds.
+        Bin edges are the thresholds at which the bins give an exact answer; use more bins for more thresholds.
         """
         reliable = self.accuracy.unsqueeze(0) > self.lower.unsqueeze(1)  # (threshold, bin); NaN is never reliable
         confident = self.lower.unsqueeze(0) >= self.lower.unsqueeze(1)
         return (self.share * (reliable & confident)).sum(1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CalibrationResult:
-    """What a `Calibration` computes."""
+    """The metrics of a `Calibration`. ``print`` and notebooks show all of them."""
 
     count: int
-    accuracy: float  # share of examples whose predicted class is the label
-    mean_confidence: float  # average confidence in the predicted class
+    accuracy: float
+    mean_confidence: float
     nll: float
     brier: float
     classwise_ece: float | None
-    bins: Bins = field(repr=False)
+    bins: Bins
 
     @property
     def ece(self) -> float:
-        """Expected calibration error: the average over examples of their bin's |confidence − accuracy|."""
+        """Expected calibration error: the mean |confidence − accuracy| of the bins, weighted by their examples."""
         return float((self.bins.share * self.bins.gap.abs()).sum())
 
     @property
     def rmsce(self) -> float:
-        """Root-mean-square calibration error: as the ECE, with squares."""
+        """Root-mean-square calibration error: the ECE with squares."""
         return math.sqrt(float((self.bins.share * self.bins.gap.square()).sum()))
 
     @property
     def mce(self) -> float:
-        """Maximum calibration error: the worst bin's |confidence − accuracy|."""
+        """Maximum calibration error: the largest |confidence − accuracy| of a bin."""
         return float(self.bins.gap.abs().max())
 
     @property
@@ -84,48 +99,46 @@ class CalibrationResult:
         return float((self.bins.share * -self.bins.gap.clamp(max=0)).sum())
 
     def metrics(self) -> dict[str, float]:
-        """Every metric by name; the classwise ECE only where it was asked for."""
-        names = [
-            "accuracy",
-            "ece",
-            "mce",
-            "rmsce",
-            "nll",
-            "brier",
-            "mean_confidence",
-            "overconfidence",
-            "underconfidence",
-        ]
-        found = {name: float(getattr(self, name)) for name in names}
+        """Return every metric by name; the classwise ECE only if it was requested."""
+        found = {name: float(getattr(self, name)) for name in METRIC_NAMES}
         if self.classwise_ece is not None:
             found["classwise_ece"] = self.classwise_ece
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Metrics, count and bins as plain lists and numbers, ready for JSON; what is not finite becomes None."""
-        bins = {
-            name: _plain(getattr(self.bins, name)) for name in ("lower", "upper", "count", "confidence", "accuracy")
-        }
-        metrics = {name: value if math.isfinite(value) else None for name, value in self.metrics().items()}
-        return {"count": self.count, **metrics, "bins": bins}
+        """Return count, metrics and bins as plain values for JSON; NaN and infinity become None."""
+        return dict(jsonable({"count": self.count, **self.metrics(), "bins": self.bins}))
 
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value:.4g}" for name, value in self._shown().items())
+        return f"CalibrationResult(count={self.count}, {values})"
 
-def _plain(values: Tensor) -> list[float | int | None]:
-    return [value if math.isfinite(value) else None for value in values.tolist()]
+    def __str__(self) -> str:
+        lines = (f"  {name:<15}  {value:.4f}" for name, value in self._shown().items())
+        return "\n".join([self._title(), *lines])
 
+    def _repr_html_(self) -> str:
+        rows = (
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(f'{value:.4f}')}</td></tr>"
+            for name, value in self._shown().items()
+        )
+        return f"<table><caption>{html.escape(self._title())}</caption>{''.join(rows)}</table>"
 
-CLASS_SUMS = ("class_count", "class_correct", "class_probability")
+    def _title(self) -> str:
+        return f"Calibration of {self.count:,} examples in {len(self.bins.count)} bins"
+
+    def _shown(self) -> dict[str, float]:
+        return {"ece": self.ece, **self.metrics()}
 
 
 class Calibration(AdditiveState):
-    """How far a classifier's confidence can be trusted: feed it batches, ask it once.
+    """Calibration metrics of a classifier from batches of predictions.
 
-    The state is a handful of float64 and int64 sums per bin. It is fed with ``logits=`` or ``probs=``, by name and
-    never by guess; it merges with others, saves to JSON, and reduces across processes.
+    The state is a few sums per bin. It merges with other states, reduces across processes and saves to JSON.
 
     Args:
-        bins: equal-width bins (lo, hi] of the top-1 confidence; confidence 0 counts in the first, 1 in the last.
-        classwise: also bin the probability of every class, for the classwise ECE; sums grow to bins × classes.
+        bins: number of equal-width bins (lo, hi] of the top-1 confidence.
+        classwise: also bin the probability of every class for the classwise ECE, which takes bins × classes sums.
 
     >>> calibration = Calibration(bins=20)
     >>> calibration.update(probs=torch.tensor([[0.9, 0.1], [0.3, 0.7]]), labels=torch.tensor([0, 0]))
@@ -142,38 +155,29 @@ class Calibration(AdditiveState):
     @staticmethod
     def _layout(options: Options) -> Layout:
         bins = check_size("bins", options["bins"], least=1)
-        per_bin: Layout = {
+        layout: Layout = {
             "count": ((bins,), torch.int64),
             "correct": ((bins,), torch.int64),
             "confidence": ((bins,), torch.float64),
             "nll": ((), torch.float64),
             "brier": ((), torch.float64),
         }
-        if "classes" not in options:
-            return per_bin
-        classes = check_size("classes", options["classes"], least=0)
-        return {
-            **per_bin,
-            "class_count": ((classes, bins), torch.int64),
-            "class_correct": ((classes, bins), torch.int64),
-            "class_probability": ((classes, bins), torch.float64),
-        }
+        if "classes" in options:
+            shape = (check_size("classes", options["classes"], least=0), bins)
+            dtypes = (torch.int64, torch.int64, torch.float64)
+            layout |= {name: (shape, dtype) for name, dtype in zip(CLASS_SUMS, dtypes, strict=True)}
+        return layout
 
     def _is_plausible(self) -> bool:
         sums = self._sums
         plausible = bins_are_plausible(sums["count"], sums["correct"], sums["confidence"])
-        if "class_count" in sums:
-            plausible &= bins_are_plausible(sums["class_count"], sums["class_correct"], sums["class_probability"])
-        return plausible
+        return plausible and ("class_count" not in sums or bins_are_plausible(*(sums[name] for name in CLASS_SUMS)))
 
-    def update(
-        self,
-        *,
-        logits: Any = None,
-        probs: Any = None,
-        labels: Any,
-    ) -> None:
-        """Add scores (N, C), given as logits or as probabilities, and labels (N,). An invalid batch adds nothing."""
+    def update(self, *, logits: Any = None, probs: Any = None, labels: Any) -> None:
+        """Add scores (N, C), given as logits or as probabilities, and labels (N,). An invalid batch adds nothing.
+
+        Tensors, numpy arrays, pandas objects and lists are accepted.
+        """
         self.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels))
 
     def add(self, batch: ScoredBatch) -> None:
@@ -186,34 +190,6 @@ class Calibration(AdditiveState):
             added._add_chunk(chunk)
         self.merge(added)
 
-    def compute(self) -> CalibrationResult:
-        """Every metric, from the sums so far."""
-        bins, sums = int(self._options["bins"]), self._sums
-        total = int(sums["count"].sum())
-        if not total:
-            raise ValueError("there is nothing to compute yet: update the Calibration with at least one example")
-        edges = bin_edges(bins)
-        count = sums["count"].double()
-        classwise = None
-        if "class_count" in sums:
-            gaps = (sums["class_correct"] - sums["class_probability"]).abs().sum(1) / total
-            classwise = float(gaps.mean())
-        return CalibrationResult(
-            count=total,
-            accuracy=int(sums["correct"].sum()) / total,
-            mean_confidence=float(sums["confidence"].sum()) / total,
-            nll=float(sums["nll"]) / total,
-            brier=float(sums["brier"]) / total,
-            classwise_ece=classwise,
-            bins=Bins(
-                lower=edges[:-1],
-                upper=edges[1:],
-                count=sums["count"].clone(),
-                confidence=sums["confidence"] / count,  # 0/0: an empty bin has no confidence and no accuracy
-                accuracy=sums["correct"] / count,
-            ),
-        )
-
     def _add_chunk(self, batch: ScoredBatch) -> None:
         bins, sums = int(self._options["bins"]), self._sums
         index = bin_index(batch.confidence, bins)
@@ -225,3 +201,29 @@ class Calibration(AdditiveState):
         if "class_count" in sums:
             cells = ClassCells(*(sums[name].unsqueeze(0) for name in CLASS_SUMS))  # views: added in place
             cells.add(batch.probs(), batch.labels)
+
+    def compute(self) -> CalibrationResult:
+        """Compute every metric from the examples so far."""
+        sums = self._sums
+        total, count = int(sums["count"].sum()), sums["count"].double()
+        if not total:
+            raise ValueError("nothing to compute yet: update the Calibration with at least one example")
+        classwise = None
+        if "class_count" in sums:
+            classwise = float(((sums["class_correct"] - sums["class_probability"]).abs().sum(1) / total).mean())
+        edges = bin_edges(len(count))
+        return CalibrationResult(
+            count=total,
+            accuracy=int(sums["correct"].sum()) / total,
+            mean_confidence=float(sums["confidence"].sum()) / total,
+            nll=float(sums["nll"]) / total,
+            brier=float(sums["brier"]) / total,
+            classwise_ece=classwise,
+            bins=Bins(
+                lower=edges[:-1],
+                upper=edges[1:],
+                count=sums["count"].clone(),
+                confidence=sums["confidence"] / count,  # NaN for an empty bin
+                accuracy=sums["correct"] / count,
+            ),
+        )

@@ -1,16 +1,15 @@
-"""Every metric of a resample, and the value it is an estimate of."""
+"""Every metric of the examples and of their resamples, with and without the bias from sampling noise."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.common.checks import check_size
-from singleshot.metrics.ece_estimators import (
+from singleshot.metrics.binning import (
     BinSums,
     Gaps,
     coarse_kernel,
@@ -20,18 +19,42 @@ from singleshot.metrics.ece_estimators import (
     debiased_square_error,
     fixed_point_bandwidth,
     gaps_of,
+    negated,
     overconfident_part,
     plain_error,
     smooth_error,
-    turned,
 )
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.resampling import ResampleSums, SortedExamples, binned, on_grid, sort_examples, whole
+from singleshot.metrics.resampling import ResampleSums, SortedExamples, binned, grid_residual, sort_examples, whole
 from singleshot.metrics.selective import excess_over_oracle
 
 Array = NDArray[np.float64]
+GapErrors = Mapping[str, Callable[[Gaps], Array]]
 
-PUSHED_UP_BY_CHANCE = (
+
+def _largest_gap(gaps: Gaps) -> Array:
+    return np.asarray(np.abs(gaps.gap).max(-1))
+
+
+PLAIN_ERRORS: GapErrors = {
+    "ece": plain_error,
+    "debiased_ece": lambda gaps: np.maximum(debiased_error(gaps), 0),
+    "adaptive_ece": plain_error,
+    "mce": _largest_gap,
+    "rmsce": lambda gaps: np.sqrt((gaps.share * gaps.gap**2).sum(-1)),
+    "overconfidence": overconfident_part,
+    "underconfidence": lambda gaps: overconfident_part(negated(gaps)),
+}
+UNBIASED_ERRORS: GapErrors = {
+    "ece": debiased_error,
+    "debiased_ece": debiased_error,
+    "adaptive_ece": debiased_error,
+    "mce": _largest_gap,
+    "rmsce": debiased_square_error,
+    "overconfidence": debiased_overconfident_part,
+    "underconfidence": lambda gaps: debiased_overconfident_part(negated(gaps)),
+}
+BIASED_UP = (
     "ece",
     "debiased_ece",
     "adaptive_ece",
@@ -41,17 +64,16 @@ PUSHED_UP_BY_CHANCE = (
     "overconfidence",
     "underconfidence",
 )
-"""Errors that are 0 if calibration is perfect and never below: noise alone makes them positive."""
-METRICS = ("accuracy", *PUSHED_UP_BY_CHANCE, "nll", "brier", "mean_confidence", "aurc", "excess_aurc")
+"""Errors that are 0 for perfect calibration and never negative, so that sampling noise alone makes them positive."""
+METRICS = ("accuracy", *BIASED_UP, "nll", "brier", "mean_confidence", "aurc", "excess_aurc")
 HIGHER_IS_BETTER = ("accuracy",)
 
 
 @dataclass(frozen=True, eq=False)
 class Estimator:
-    """The metrics of these examples and of their resamples; what is chosen from the data is chosen once.
+    """Computes the metrics of examples and of their resamples.
 
-    The edges of the equal-mass bins and the bandwidth of the smooth ECE stay what they are for the whole: a resample
-    tells how far chance moves the error of these bins and this kernel.
+    The edges of the equal-mass bins and the bandwidth of the smooth ECE are chosen once, from all examples.
     """
 
     table: SortedExamples
@@ -59,117 +81,94 @@ class Estimator:
 
     @classmethod
     def of(cls, table: SortedExamples, sums: ResampleSums) -> Estimator:
-        """The estimator for these examples, given their own sums."""
-        grid = on_grid(sums.cells, table)
-        return cls(table, fixed_point_bandwidth(grid.confidence - grid.correct, len(table)))
+        """Build the estimator of these examples from their own sums."""
+        return cls(table, fixed_point_bandwidth(grid_residual(sums.cells, table), len(table)))
 
     def metrics(self, sums: ResampleSums, names: Sequence[str] = METRICS) -> dict[str, Array]:
-        """These metrics of one resample, or with a leading axis of many, as the plain formulas have it."""
-        widths, masses = self._gaps(sums)
-        pushed: dict[str, Callable[[], Array]] = {
-            "ece": lambda: plain_error(widths),
-            "debiased_ece": lambda: np.maximum(debiased_error(widths), 0),
-            "adaptive_ece": lambda: plain_error(masses),
-            "smooth_ece": lambda: self._smooth_error(sums),
-            "mce": lambda: np.asarray(np.abs(widths.gap).max(-1)),
-            "rmsce": lambda: np.sqrt((widths.share * widths.gap**2).sum(-1)),
-            "overconfidence": lambda: overconfident_part(widths),
-            "underconfidence": lambda: overconfident_part(turned(widths)),
-        }
-        return self._chosen(names, pushed, sums)
+        """Compute metrics by their plain formulas, of one resample or, with a leading axis, of many."""
+        return self._compute(sums, names, PLAIN_ERRORS, self._smooth_error)
 
     def unbiased(self, sums: ResampleSums, names: Sequence[str] = METRICS) -> dict[str, Array]:
-        """These metrics as intervals are made: without the bias that chance gives them, and the RMS error squared.
+        """Compute metrics without the bias from sampling noise, for intervals.
 
-        Binned and smooth errors lose what chance adds to an absolute value, and are not clipped at 0; the RMS error is
-        corrected in its square, where the correction is exact. The MCE is as it is: see `centres`.
+        Binned and smooth errors are debiased and not clipped at 0. ``rmsce`` is squared, where the correction is exact.
+        ``mce`` is not corrected here, but in `centres`.
         """
-        widths, masses = self._gaps(sums)
-        pushed: dict[str, Callable[[], Array]] = {
-            "ece": lambda: debiased_error(widths),
-            "debiased_ece": lambda: debiased_error(widths),
-            "adaptive_ece": lambda: debiased_error(masses),
-            "smooth_ece": lambda: debiased_smooth_error(
-                binned(sums.cells, self.table.grid_bins), self.table.grid_cells, self._kernel
-            ),
-            "mce": lambda: np.asarray(np.abs(widths.gap).max(-1)),
-            "rmsce": lambda: debiased_square_error(widths),
-            "overconfidence": lambda: debiased_overconfident_part(widths),
-            "underconfidence": lambda: debiased_overconfident_part(turned(widths)),
-        }
-        return self._chosen(names, pushed, sums)
+        return self._compute(sums, names, UNBIASED_ERRORS, self._debiased_smooth_error)
 
-    def _smooth_error(self, sums: ResampleSums) -> Array:
-        grid = on_grid(sums.cells, self.table)
-        return smooth_error(grid.confidence - grid.correct, len(self.table), self.bandwidth)
-
-    @cached_property
-    def _kernel(self) -> Array:
-        return coarse_kernel(self.bandwidth)
-
-    def _gaps(self, sums: ResampleSums) -> tuple[Gaps, Gaps]:
-        widths, masses = (binned(sums.cells, starts) for starts in (self.table.width_bins, self.table.mass_bins))
-        return gaps_of(widths), gaps_of(masses)
-
-    def _chosen(
-        self, names: Sequence[str], pushed: dict[str, Callable[[], Array]], sums: ResampleSums
+    def _compute(
+        self, sums: ResampleSums, names: Sequence[str], errors: GapErrors, smooth: Callable[[BinSums], Array]
     ) -> dict[str, Array]:
-        """The metrics asked for: pushed ones as given, and those that chance moves up as much as down."""
         total, correct = len(self.table), sums.cells.correct.sum(-1)
+        equal_width, equal_mass = (
+            gaps_of(binned(sums.cells, starts)) for starts in (self.table.width_bins, self.table.mass_bins)
+        )
         formulas: dict[str, Callable[[], Array]] = {
-            **pushed,
             "accuracy": lambda: correct / total,
+            "smooth_ece": lambda: smooth(sums.cells),
             "nll": lambda: sums.nll,
             "brier": lambda: sums.brier,
             "mean_confidence": lambda: sums.cells.confidence.sum(-1) / total,
             "aurc": lambda: sums.aurc,
             "excess_aurc": lambda: excess_over_oracle(sums.aurc, correct, total),
         }
-        return {name: formulas[name]() for name in names}
+        return {
+            name: errors[name](equal_mass if name == "adaptive_ece" else equal_width)
+            if name in errors
+            else formulas[name]()
+            for name in names
+        }
+
+    def _smooth_error(self, cells: BinSums) -> Array:
+        return smooth_error(grid_residual(cells, self.table), len(self.table), self.bandwidth)
+
+    def _debiased_smooth_error(self, cells: BinSums) -> Array:
+        return debiased_smooth_error(binned(cells, self.table.grid_bins), self.table.grid_cells, self._kernel)
+
+    @cached_property
+    def _kernel(self) -> Array:
+        return coarse_kernel(self.bandwidth)
 
     def centres(self, sums: ResampleSums, resampled: dict[str, Array]) -> dict[str, float]:
-        """Around which value each metric's interval lies; ``resampled`` are the unbiased metrics of the resamples."""
+        """Return the centre of each metric's interval; ``resampled`` holds the unbiased metrics of the resamples."""
         found = {name: float(value) for name, value in self.unbiased(sums, tuple(resampled)).items()}
-        if "mce" in found:  # what resampling adds, chance added before
+        if "mce" in found:  # the bias of the resamples estimates the bias of the examples
             found["mce"] = 2 * found["mce"] - float(resampled["mce"].mean())
         return found
 
     def if_calibrated(self, sums: ResampleSums, replicates: int, generator: np.random.Generator) -> dict[str, Array]:
-        """The errors in imagined worlds where the confidences of these examples are exactly right.
+        """Simulate the errors of perfectly calibrated classifiers with the confidences of these examples.
 
-        The right ones of a cell are binomial at its mean confidence. Within a cell, no wider than 1/1024, confidences
-        are as good as equal.
+        The number of hits in a cell is binomial at its mean confidence; cells are at most 1/1024 wide.
         """
         count, _, confidence = sums.cells
         chance = np.clip(confidence / count, 0, 1)
         correct = generator.binomial(count.astype(np.int64), chance, size=(replicates, len(count))).astype(float)
-        shape = correct.shape
-        cells = BinSums(np.broadcast_to(count, shape), correct, np.broadcast_to(confidence, shape))
-        return self.metrics(sums._replace(cells=cells), PUSHED_UP_BY_CHANCE)
+        cells = BinSums(np.broadcast_to(count, correct.shape), correct, np.broadcast_to(confidence, correct.shape))
+        return self.metrics(sums._replace(cells=cells), BIASED_UP)
 
 
 def debiased_ece(examples: Examples, bins: int = 20) -> float:
-    """The ECE of equal-width bins less what chance is expected to add; at least 0.
+    """The ECE of equal-width bins minus its expected bias from sampling noise, at least 0.
 
-    Where calibration is perfect, a third of the plain ECE's bias remains (benchmarks/interval_coverage.py): clipping
-    at 0 keeps what lies above and not what lies below, and some of the noise passes for true gaps.
+    For perfect calibration about a third of the plain ECE's bias remains (benchmarks/interval_coverage.py), because of
+    the clipping at 0 and because some of the noise is taken for true gaps.
     """
-    table = sort_examples(examples, check_size("bins", bins, least=1))
+    table = sort_examples(examples, bins)
     return max(float(debiased_error(gaps_of(binned(whole(table).cells, table.width_bins)))), 0.0)
 
 
 def adaptive_ece(examples: Examples, bins: int = 20) -> float:
-    """The ECE of equal-mass bins, as `equal_mass_index` cuts them."""
-    table = sort_examples(examples, check_size("bins", bins, least=1))
+    """The ECE of equal-mass bins, which hold about the same number of examples each."""
+    table = sort_examples(examples, bins)
     return float(plain_error(gaps_of(binned(whole(table).cells, table.mass_bins))))
 
 
 def smooth_ece(examples: Examples, bandwidth: float | None = None) -> float:
-    """The smooth ECE at this bandwidth, or at the one it equals."""
+    """The smooth ECE at this bandwidth; by default at the bandwidth that equals the error."""
     if bandwidth is not None and not 0 < bandwidth <= 1:
-        raise ValueError(f"bandwidth must lie in (0, 1], or be None for the one that fits, got {bandwidth}")
+        raise ValueError(f"bandwidth must lie in (0, 1], or be None to choose it automatically, got {bandwidth}")
     table = sort_examples(examples, bins=1)
-    grid = on_grid(whole(table).cells, table)
-    residual = grid.confidence - grid.correct
+    residual = grid_residual(whole(table).cells, table)
     chosen = fixed_point_bandwidth(residual, len(table)) if bandwidth is None else bandwidth
     return float(smooth_error(residual, len(table), chosen))

@@ -1,34 +1,118 @@
-"""What is kept of each example, for everything that needs more than bins."""
+"""Per-example values that the metrics are computed from: confidence, correctness, NLL and Brier score."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from singleshot.metrics.rows import ScoredBatch
+from singleshot.common.checks import (
+    FINITE,
+    PROBABILITIES,
+    as_tensor,
+    check_labels,
+    check_rows,
+    check_scores,
+    finite_rows,
+    probability_rows,
+)
+from singleshot.uncertainty import at_least_float32
+
+CHUNK_ELEMENTS = 2**19
+"""Scores processed at a time: 2 MB of float32 stay in a core's cache, and temporaries do not grow with the data."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredBatch:
+    """A validated batch of scores and labels, reduced to the per-example values that every metric needs.
+
+    Build it once per batch with `of` and pass it to the ``add`` method of `Calibration`, `ExampleGathering` and
+    `ClasswiseGroups`; their ``update`` methods do the same for raw scores. The per-example values are on the CPU, where
+    sums are reproducible and float64 is available.
+
+    >>> batch = ScoredBatch.of(probs=torch.tensor([[0.9, 0.1], [0.3, 0.7]]), labels=torch.tensor([0, 0]))
+    >>> batch.confidence, batch.correct, batch.predicted()
+    (tensor([0.9000, 0.7000]), tensor([ True, False]), tensor([0, 1]))
+    """
+
+    kind: Literal["logits", "probs"]  # what the scores are
+    scores: Tensor  # (N, C) as given, on any device
+    labels: Tensor  # (N,) int64, on the CPU
+    confidence: Tensor  # (N,) probability of the predicted class; in the dtype of given probs, for exact bin edges
+    correct: Tensor  # (N,) whether the predicted class, the first of the largest, is the label
+    nll: Tensor  # (N,) −log p(y)
+    brier: Tensor  # (N,) Σ_c (p(c) − [c = y])²
+
+    @classmethod
+    def of(cls, *, logits: Any = None, probs: Any = None, labels: Any) -> ScoredBatch:
+        """Validate and reduce scores (N, C), given as logits or as probabilities, and labels (N,).
+
+        Tensors, numpy arrays, pandas objects and nested lists are accepted.
+        """
+        if (logits is None) == (probs is None):
+            raise ValueError("pass either logits= or probs=, together with labels=")
+        kind: Literal["logits", "probs"] = "logits" if probs is None else "probs"
+        scores = as_tensor(logits if probs is None else probs, kind)
+        check_scores(scores, ("(N, C)",), name=kind)
+        labels = check_labels(as_tensor(labels, "labels"), *scores.shape)
+        on_device = labels.to(scores.device)
+        parts = []
+        for rows in _chunks(scores):
+            if kind == "logits":
+                check_rows(scores[rows], finite_rows, FINITE, whole=scores)
+                parts.append(rows_from_logits(at_least_float32(scores[rows]), on_device[rows]))
+            else:
+                check_rows(scores[rows], probability_rows, PROBABILITIES, whole=scores)
+                parts.append(rows_from_probs(at_least_float32(scores[rows]), on_device[rows]))
+        confidence, correct, nll, brier = (torch.cat(values).cpu() for values in zip(*parts, strict=True))
+        if kind == "probs":
+            confidence = confidence.to(scores.dtype)
+        return cls(kind, scores, labels.cpu(), confidence, correct, nll, brier)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def chunks(self) -> Iterator[ScoredBatch]:
+        """Split the batch into pieces whose scores fit into the cache."""
+        for rows in _chunks(self.scores):
+            values = (self.scores, self.labels, self.confidence, self.correct, self.nll, self.brier)
+            yield ScoredBatch(self.kind, *(value[rows] for value in values))
+
+    def probs(self) -> Tensor:
+        """Return the probability of every class (N, C), on the CPU."""
+        return (at_least_float32(self.scores).softmax(1) if self.kind == "logits" else self.scores).cpu()
+
+    def predicted(self) -> Tensor:
+        """Return the predicted class of each example (N,), on the CPU."""
+        return self.scores.argmax(1).cpu()
+
+
+def _chunks(scores: Tensor) -> Iterator[slice]:
+    size = max(1, CHUNK_ELEMENTS // scores.shape[1])
+    return (slice(first, first + size) for first in range(0, len(scores), size))
+
 
 FIELDS = ("confidence", "correct", "nll", "brier")
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Four numbers per example, 13 bytes of them from float32 scores: what intervals, tests and thresholds are made of.
+    """Four values per example (13 bytes from float32 scores), enough for intervals, tests and thresholds.
 
     >>> examples = Examples.of(probs=torch.tensor([[0.9, 0.1], [0.3, 0.7]]), labels=torch.tensor([0, 0]))
     >>> len(examples), examples.confidence, examples.correct
     (2, tensor([0.9000, 0.7000]), tensor([ True, False]))
     """
 
-    confidence: Tensor  # (N,) probability of the predicted class; keeps the dtype of probabilities, for exact bin edges
-    correct: Tensor  # (N,) whether the predicted class is the label
-    nll: Tensor  # (N,) −log p(y)
-    brier: Tensor  # (N,) Σ_c (p(c) − [c = y])²
-    labels_digest: str = ""  # of the labels in their order, to know examples of the same data; empty: not known
+    confidence: Tensor  # (N,) as in `ScoredBatch`, and so are the next three
+    correct: Tensor
+    nll: Tensor
+    brier: Tensor
+    labels_digest: str = ""  # of the labels in order, to recognise the same data; empty if unknown
 
     def __post_init__(self) -> None:
         shapes = {name: tuple(getattr(self, name).shape) for name in FIELDS}
@@ -39,21 +123,13 @@ class Examples:
         return len(self.confidence)
 
     @classmethod
-    def of(
-        cls,
-        *,
-        logits: Any = None,
-        probs: Any = None,
-        labels: Any,
-    ) -> Examples:
-        """The examples of scores (N, C), given as logits or as probabilities, and labels (N,)."""
-        gathering = ExampleGathering()
-        gathering.update(logits=logits, probs=probs, labels=labels)
-        return gathering.finish()
+    def of(cls, *, logits: Any = None, probs: Any = None, labels: Any) -> Examples:
+        """Reduce scores (N, C), given as logits or as probabilities, and labels (N,)."""
+        return cls.gather([{"logits": logits, "probs": probs, "labels": labels}])
 
     @classmethod
     def gather(cls, batches: Iterable[dict[str, Any]]) -> Examples:
-        """The examples of many batches, each the arguments of `of`, such as ``{"logits": ..., "labels": ...}``."""
+        """Reduce many batches, each a dict of the arguments of `of`, such as ``{"logits": ..., "labels": ...}``."""
         gathering = ExampleGathering()
         for batch in batches:
             gathering.update(**batch)
@@ -61,7 +137,7 @@ class Examples:
 
 
 class ExampleGathering:
-    """Collects examples batch by batch, as a `Calibration` is updated, and never holds the scores of more than one.
+    """Collects `Examples` batch by batch without keeping the scores.
 
     >>> gathering = ExampleGathering()
     >>> gathering.update(logits=torch.tensor([[2.0, 0.0]]), labels=torch.tensor([0]))
@@ -77,13 +153,7 @@ class ExampleGathering:
         self._parts: dict[str, list[Tensor]] = {name: [] for name in FIELDS}
         self._digest = hashlib.blake2b(digest_size=16)
 
-    def update(
-        self,
-        *,
-        logits: Any = None,
-        probs: Any = None,
-        labels: Any,
-    ) -> None:
+    def update(self, *, logits: Any = None, probs: Any = None, labels: Any) -> None:
         """Add scores (N, C), given as logits or as probabilities, and labels (N,). An invalid batch adds nothing."""
         self.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels))
 
@@ -94,11 +164,73 @@ class ExampleGathering:
         self._digest.update(batch.labels.numpy().tobytes())
 
     def finish(self) -> Examples:
-        """All examples so far, in the order they came; the gathering is empty afterwards."""
+        """Return all examples in order, and start again with none."""
         if not self._parts["confidence"]:
-            raise ValueError("there are no examples yet: update the ExampleGathering with at least one batch")
-        # one field at a time, its parts let go at once: the peak is the result and one field, not twice the result
+            raise ValueError("no examples yet: update the ExampleGathering with at least one batch")
+        # One field at a time, to hold at most the result and the parts of one field in memory.
         joined = {name: torch.cat(self._parts.pop(name)) for name in FIELDS}
         digest = self._digest.hexdigest()
         self._start()
         return Examples(**joined, labels_digest=digest)
+
+
+class Rows(NamedTuple):
+    """Per-example values, each of shape (N,)."""
+
+    confidence: Tensor  # probability of the predicted class
+    correct: Tensor  # whether the predicted class, the first of the largest, is the label
+    nll: Tensor  # −log p(y)
+    brier: Tensor  # Σ_c (p(c) − [c = y])²
+
+
+def rows_from_logits(logits: Tensor, labels: Tensor) -> Rows:
+    """Per-example values of finite logits (N, C).
+
+    Odds are relative to the largest logit and the label's odds are kept separate, so no step subtracts nearly equal
+    numbers: NLL and Brier score stay accurate in float32 even if the label has nearly all the probability.
+    """
+    top = logits.amax(1)
+    label_logit = logits.gather(1, labels.unsqueeze(1)).squeeze(1)
+    label_odds = (label_logit - top).exp_()
+    odds = (logits - top.unsqueeze(1)).exp_()
+    odds[torch.arange(len(odds), device=odds.device), labels] = 0
+    best_other = odds.amax(1)
+    other_odds = odds.sum(1)
+    total = label_odds + other_odds
+
+    confidence = total.reciprocal()
+    log_total = (other_odds + (label_odds - 1)).log1p()
+    label_on_top = label_odds == 1
+    return Rows(
+        confidence=confidence,
+        correct=_label_is_first_largest(
+            logits, labels, label_on_top & (best_other < 1), label_on_top & (best_other == 1)
+        ),
+        nll=log_total + (top - label_logit),
+        brier=odds.square_().sum(1) * confidence.square() + (other_odds * confidence).square(),
+    )
+
+
+def rows_from_probs(probs: Tensor, labels: Tensor) -> Rows:
+    """Per-example values of probabilities (N, C) that sum to 1; a label of probability 0 has an infinite NLL."""
+    column = labels.unsqueeze(1)
+    label_prob = probs.gather(1, column).squeeze(1).clamp(max=1)  # 1.0000001 is rounding
+    others = probs.scatter(1, column, 0)
+    best_other = others.amax(1)
+    return Rows(
+        confidence=torch.maximum(label_prob, best_other.clamp(max=1)),
+        correct=_label_is_first_largest(probs, labels, label_prob > best_other, label_prob == best_other),
+        nll=-label_prob.log(),
+        brier=others.square_().sum(1) + (1 - label_prob).square(),
+    )
+
+
+def _label_is_first_largest(scores: Tensor, labels: Tensor, ahead: Tensor, tied: Tensor) -> Tensor:
+    """Whether the first largest score is the label's; only tied rows, which are rare, need an argmax.
+
+    Two vectorised maxima are several times faster than an argmax.
+    """
+    rows = tied.nonzero().squeeze(1)
+    if len(rows):
+        ahead[rows] = scores[rows].argmax(1) == labels[rows]
+    return ahead

@@ -1,41 +1,35 @@
-"""How far chance may have moved each metric: bootstrap intervals, by exact resampling of the examples."""
+"""Confidence intervals of the metrics: the bootstrap, and Wilson's interval of a proportion."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from singleshot.common.checks import check_size
-from singleshot.metrics.estimates import METRICS, PUSHED_UP_BY_CHANCE, Estimator
+from singleshot.common.checks import check_level, check_size
+from singleshot.metrics.estimates import BIASED_UP, METRICS, Estimator
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.resampling import (
-    ResampleSums,
-    draw_counts,
-    resample,
-    resample_groups,
-    sort_examples,
-    stack,
-    whole,
-)
-from singleshot.metrics.wilson import check_level, wilson_interval
+from singleshot.metrics.resampling import ResampleSums, draw_resamples, sort_examples, stack, whole
 
 Array = NDArray[np.float64]
 BLOCK = 250
-"""Resamples whose cells are held at a time: some 50 MB."""
+"""Resamples held at a time, about 50 MB."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate, the interval that holds the true value with the level asked for, and the standard error."""
+    """An estimate with its confidence interval and standard error."""
 
     estimate: float
     low: float
     high: float
     standard_error: float
+
+    def __str__(self) -> str:
+        return f"{self.estimate:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
 def bootstrap(
@@ -47,57 +41,54 @@ def bootstrap(
     bins: int = 20,
     groups: int | None = None,
 ) -> dict[str, Interval]:
-    """Every metric with its interval, from resamples of the examples.
+    """Compute every metric with its bootstrap confidence interval.
 
-    Chance pushes calibration errors up, and resampling does so once more: the usual percentiles of an ECE lie far too
-    high. Here the intervals of ``ece``, ``debiased_ece``, ``adaptive_ece``, ``smooth_ece``, ``overconfidence`` and
-    ``underconfidence`` lie around the debiased error, with the reflected distances of the debiased resamples. They
-    start at 0 where that would go below it, and where perfect calibration could look the same: a share of 1 − level or
-    more of imagined calibrated worlds have so large an error. They are about the error without chance, so a plain ECE
-    may lie above its own interval: that is its bias. Means (``nll``, ``brier``, ``mean_confidence``), ``aurc`` and
-    ``excess_aurc`` have percentile intervals, and ``accuracy`` Wilson's, which is honest where all are right.
+    Sampling noise biases calibration errors upwards, and resampling adds the same bias again, so percentile intervals
+    of an ECE lie far too high. The intervals of ``ece``, ``debiased_ece``, ``adaptive_ece``, ``smooth_ece``,
+    ``overconfidence`` and ``underconfidence`` are reflected bootstrap intervals around the debiased error. They are
+    clipped at 0 and start at 0 if a share of 1 − level or more of simulated calibrated classifiers has as large an
+    error. They cover the error without bias, so a plain ECE can lie above its interval. ``nll``, ``brier``,
+    ``mean_confidence``, ``aurc`` and ``excess_aurc`` have percentile intervals, ``accuracy`` has Wilson's.
 
-    Simulated with data sets of 500 to 2,000 (benchmarks/interval_coverage.py; docs/performance.md has every figure),
-    95 % intervals of the means, ``accuracy``, ``aurc`` and ``excess_aurc`` hold the truth in 92–97 % of them, and so do
-    those of the ECEs for most classifiers that are calibrated or overconfident throughout; single figures are as low
-    as 91 %. Those of ``overconfidence`` hold it in some 91 % where that is slight, and of ``underconfidence`` in nearly
-    all where there is none. Where gaps change their sign from bin to bin and are no larger than chance would make them,
-    those of the calibration errors hold it in some 90 %: their upper ends are then too low. The interval of ``rmsce``
-    is wider than it need be near perfect calibration, and nothing is promised for ``mce``, which the smallest bin
-    decides. A mean with an infinite NLL among its examples has no interval: NaN.
+    Simulations with 500 to 2,000 examples (benchmarks/interval_coverage.py, docs/performance.md) give these coverages
+    of 95 % intervals: 92–97 % for the means, ``accuracy``, ``aurc``, ``excess_aurc``, and for the ECEs of most
+    calibrated or overconfident classifiers (91 % at worst); about 91 % for slight ``overconfidence``; about 90 % for
+    calibration errors if the gaps are small and change sign from bin to bin. The interval of ``rmsce`` is wider than
+    necessary near perfect calibration. That of ``mce`` has no guarantee, because the smallest bin decides it. With an
+    infinite NLL the interval of ``nll`` is NaN.
 
-    The time grows with examples × replicates; the same seed gives the same intervals. With ``groups``, a thousand say,
-    as many random groups of examples are resampled instead: for a million examples that takes seconds, and the width of
-    an interval is known a little less well.
+    Args:
+        examples: independent examples.
+        replicates: number of resamples; the time grows with examples × replicates.
+        level: coverage of the intervals.
+        seed: the same seed gives the same intervals.
+        bins: bins of the binned errors.
+        groups: resample this many random groups of examples instead of single examples. 1,000 groups take seconds for
+            a million examples, and the width of an interval varies a little more.
 
     >>> import torch
     >>> probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8]])
     >>> intervals = bootstrap(Examples.of(probs=probs, labels=torch.tensor([0, 1, 1, 1])), replicates=200)
-    >>> found = intervals["accuracy"]
-    >>> found.estimate, round(found.low, 2), round(found.high, 2)
-    (0.75, 0.3, 0.95)
+    >>> print(intervals["accuracy"])
+    0.75 [0.3006, 0.9544]
     """
     check_size("replicates", replicates, least=2)
     check_level(level)
-    table = sort_examples(examples, check_size("bins", bins, least=1))
+    table = sort_examples(examples, bins)
     own = whole(table)
     estimator = Estimator.of(table, own)
-    draws = draw_counts(len(examples), replicates, seed)
-    one_by_one: Iterable[ResampleSums] = (resample(table, counts) for counts in draws)
-    drawn = one_by_one if groups is None else resample_groups(table, groups, replicates, seed)
-    resampled = unbiased_metrics(estimator, drawn)
-    imagined = estimator.if_calibrated(own, replicates, np.random.default_rng([seed, 1]))
+    resampled = unbiased_metrics(estimator, draw_resamples(table, replicates, seed, groups=groups))
+    calibrated = estimator.if_calibrated(own, replicates, np.random.default_rng([seed, 1]))
     plain = {name: float(value) for name, value in estimator.metrics(own).items()}
     centres = estimator.centres(own, resampled)
-    found = {}
-    for name in METRICS:
-        values = resampled[name]
+    found: dict[str, Interval] = {}
+    for name, values in resampled.items():
         if not np.isfinite(plain[name]):
             found[name] = Interval(plain[name], np.nan, np.nan, np.nan)
             continue
         low, high = outer_quantiles(values, level)
-        if name in PUSHED_UP_BY_CHANCE:
-            low, high = error_interval(plain[name], centres[name], values, imagined[name], level)
+        if name in BIASED_UP:
+            low, high = error_interval(plain[name], centres[name], values, calibrated[name], level)
         error = float(values.std(ddof=1))
         if name == "rmsce":
             low, high = float(np.sqrt(low)), float(np.sqrt(high))
@@ -105,19 +96,18 @@ def bootstrap(
         if name == "accuracy":
             correct = round(plain["accuracy"] * len(examples))
             low, high = (float(bound) for bound in wilson_interval(correct, len(examples), level))
-        if name == "mce":  # no bin's gap is above the largest, so neither is their mean, wherever that truly lies
+        if name == "mce":  # the largest gap is at least their mean
             low = max(low, found["ece"].low)
         found[name] = Interval(plain[name], low, high, error)
     return found
 
 
 def unbiased_metrics(
-    estimator: Estimator, resamples: Iterable[ResampleSums], names: Sequence[str] = METRICS
+    estimator: Estimator, resamples: Iterator[ResampleSums], names: Sequence[str] = METRICS
 ) -> dict[str, Array]:
-    """The unbiased metrics of an iterator of resamples, a block of them at a time."""
-    iterator = iter(resamples)
+    """Compute the unbiased metrics of an iterator of resamples, a block at a time."""
     blocks: list[dict[str, Array]] = []
-    while block := list(islice(iterator, BLOCK)):
+    while block := list(islice(resamples, BLOCK)):
         blocks.append(estimator.unbiased(stack(block), names))
     return {name: np.concatenate([block[name] for block in blocks]) for name in names}
 
@@ -125,27 +115,62 @@ def unbiased_metrics(
 def error_interval(
     estimate: float, centre: float, values: Array, if_calibrated: Array, level: float
 ) -> tuple[float, float]:
-    """The interval of an error that chance pushes up, from its unbiased resamples around an unbiased centre.
+    """Return the interval of a biased error from its unbiased resamples around an unbiased centre.
 
-    It starts at 0 where the estimate is no larger than a share ``level`` of those in imagined calibrated worlds.
+    It starts at 0 if the estimate is within the ``level`` quantile of the simulated calibrated classifiers.
     """
     low, high = (min(max(bound, 0.0), 1.0) for bound in around(centre, values, level, reflect=True))
-    # rounding must not tell an error of 0 from the same in a world that is calibrated
-    unremarkable = estimate <= np.quantile(if_calibrated, level) + 1e-12
-    return 0.0 if unremarkable else low, high
+    consistent = estimate <= np.quantile(if_calibrated, level) + 1e-12  # an error of 0 may differ by rounding
+    return 0.0 if consistent else low, high
 
 
 def around(centre: float, values: Array, level: float, *, reflect: bool) -> tuple[float, float]:
-    """The centre and the quantiles of how far values lie from their mean; reflected, on the other side of it.
-
-    A statistic that resampling pushes up by something and chance pushed up by the same: the truth lies as far below
-    the statistic as the statistic below its resamples.
-    """
+    """Return the centre plus the quantiles of the deviations of values from their mean, or minus them if reflected."""
     low, high = outer_quantiles(values - values.mean(), level)
     return (centre - high, centre - low) if reflect else (centre + low, centre + high)
 
 
 def outer_quantiles(values: Array, level: float) -> tuple[float, float]:
-    """The quantiles that leave out (1 − level) / 2 on each side, at ranks of R + 1: the truth is one more draw."""
+    """Return the quantiles that leave out (1 − level) / 2 on each side, at ranks of R + 1 draws."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="weibull")
     return float(low), float(high)
+
+
+def wilson_interval(successes: ArrayLike, counts: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
+    """Return lower and upper bounds of proportions, for ``successes`` out of ``counts``, elementwise.
+
+    These are the p with (p̂ − p)² ≤ z² p (1 − p) / n. They lie in [0, 1], also if all or none succeed. A count of 0
+    gives NaN.
+
+    >>> low, high = wilson_interval([0, 5, 10], [10, 10, 10])
+    >>> low.round(3), high.round(3)
+    (array([0.   , 0.237, 0.722]), array([0.278, 0.763, 1.   ]))
+    """
+    from scipy.special import ndtri
+
+    check_level(level)
+    k, n = _as_floats("successes", successes), _as_floats("counts", counts)
+    try:
+        k, n = np.broadcast_arrays(k, n)
+    except ValueError:
+        raise ValueError(f"successes and counts must have one shape, got {k.shape} and {n.shape}") from None
+    valid = (k >= 0) & (k <= n)
+    if not valid.all():
+        bad = int(np.argmin(valid.ravel()))
+        raise ValueError(f"successes must lie between 0 and counts: got {k.flat[bad]:g} of {n.flat[bad]:g} at {bad}")
+    z2 = float(ndtri((1 + level) / 2)) ** 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = k / n
+        middle = (k + z2 / 2) / (n + z2)
+        half = np.sqrt(z2) / (n + z2) * np.sqrt(k * (1 - share) + z2 / 4)
+    # Without rounding errors the bounds for none and all are exactly 0 and 1.
+    low = np.where(k == 0, 0.0, np.clip(middle - half, 0, 1))
+    high = np.where(k == n, 1.0, np.clip(middle + half, 0, 1))
+    return np.where(n == 0, np.nan, low), np.where(n == 0, np.nan, high)
+
+
+def _as_floats(name: str, values: ArrayLike) -> Array:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name} must be numbers: {error}") from None

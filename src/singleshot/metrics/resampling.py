@@ -1,8 +1,8 @@
-"""Examples sorted once, so that every metric of a resample costs a few passes over one array of counts.
+"""Bootstrap resamples of examples that are sorted once, so that each metric of a resample is a few array operations.
 
-A bootstrap resample of N examples is N draws with replacement: a count per example. Sorted by confidence, the counts
-and the errors are summed up once; bins, equal-mass bins and the smoothing grid are then runs of neighbouring examples,
-whose sums are differences, and the risk at every coverage is a quotient of the two running sums.
+A resample is a count per example. In order of confidence, every bin, equal-mass bin and grid cell is a run of
+neighbouring examples, whose sums are differences of cumulative sums. The risk at every coverage is a ratio of two of
+them.
 """
 
 from __future__ import annotations
@@ -15,38 +15,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.checks import check_size
-from singleshot.metrics.binning import bin_index
-from singleshot.metrics.ece_estimators import GRID, BinSums, equal_mass_index, grid_cell
+from singleshot.metrics.binning import GRID, BinSums, bin_index, equal_mass_index
 from singleshot.metrics.examples import Examples
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+GROUPS = 1000
+"""The default number of groups; the width of an interval then varies by about 1 / √(2 · groups) = 2 %."""
+
 
 @dataclass(frozen=True, eq=False)
 class SortedExamples:
-    """Examples from the most to the least confident, cut into cells: runs with the same bin in every binning."""
+    """Examples in decreasing order of confidence, cut into cells: runs that share their bin in every binning."""
 
-    order: Ints  # (N,) where each one stood before
+    order: Ints  # (N,) original positions
     confidence: Array
-    wrong: Ints  # 1 where the prediction is wrong
-    nll: Array  # infinite ones set to 0, and listed in
-    infinite_nll: Ints
+    wrong: Ints  # 1 if the prediction is wrong
+    nll: Array  # infinite values replaced by 0
+    infinite_nll: Ints  # positions of the infinite values
     brier: Array
-    ties: Ints  # the last example of each group of equal confidence
-    cells: Ints  # the first example of each cell
-    cell_ends: Ints  # the last one
-    width_bins: Ints  # the first cell of each equal-width bin that holds examples
-    mass_bins: Ints  # the first cell of each equal-mass bin that holds examples
-    grid_bins: Ints  # the first cell of each grid cell that holds examples
-    grid_cells: Ints  # which grid cell that is
+    ties: Ints  # last example of each group of equal confidence
+    cells: Ints  # first example of each cell
+    cell_ends: Ints  # last example of each cell
+    width_bins: Ints  # first cell of each non-empty equal-width bin
+    mass_bins: Ints  # first cell of each non-empty equal-mass bin
+    grid_bins: Ints  # first cell of each non-empty grid cell
+    grid_cells: Ints  # index of that grid cell
 
     def __len__(self) -> int:
         return len(self.order)
 
 
 class ResampleSums(NamedTuple):
-    """What is known of one resample, or with a leading axis of many."""
+    """Sums and means of one resample; of many with a leading axis."""
 
     cells: BinSums
     nll: Array
@@ -56,14 +58,15 @@ class ResampleSums(NamedTuple):
 
 def sort_examples(examples: Examples, bins: int) -> SortedExamples:
     """Sort the examples and cut them into cells."""
+    check_size("bins", bins, least=1)
     confidence = examples.confidence.double().numpy()
     order = np.argsort(-confidence, kind="stable")
     confidence = confidence[order]
     nll = examples.nll.double().numpy()[order]
     binnings = (
-        bin_index(examples.confidence, bins).numpy()[order],  # in their own dtype, as `Calibration` does
+        bin_index(examples.confidence, bins).numpy()[order],  # in the dtype of the examples, as in `Calibration`
         equal_mass_index(confidence, bins),
-        grid_cell(confidence),
+        np.clip((confidence * GRID).astype(np.int64), 0, GRID - 1),
     )
     starts = [_starts(index) for index in binnings]
     cells = np.unique(np.concatenate(starts))
@@ -85,13 +88,12 @@ def sort_examples(examples: Examples, bins: int) -> SortedExamples:
     )
 
 
-def resample(sorted_examples: SortedExamples, counts: Ints) -> ResampleSums:
-    """The sums of a resample in which each of the sorted examples is so many times."""
-    table = sorted_examples
+def resample(table: SortedExamples, counts: Ints) -> ResampleSums:
+    """Compute the sums of a resample from the count of each sorted example."""
     seen = np.cumsum(counts)
     errors = np.cumsum(counts * table.wrong)
     count, wrong = (np.diff(sums.take(table.cell_ends), prepend=0) for sums in (seen, errors))
-    weights = counts.astype(np.float64)  # once: products of integers and floats would do so each time
+    weights = counts.astype(np.float64)  # converted once rather than in each product
     nll = float(weights @ table.nll) / len(table)
     if len(table.infinite_nll) and counts[table.infinite_nll].any():
         nll = np.inf
@@ -101,68 +103,40 @@ def resample(sorted_examples: SortedExamples, counts: Ints) -> ResampleSums:
         cells=BinSums(count.astype(float), (count - wrong).astype(float), np.add.reduceat(weights, table.cells)),
         nll=np.asarray(nll),
         brier=np.asarray(brier),
-        aurc=np.asarray(area_under_risk(seen, errors, table.ties)),
+        aurc=np.asarray(_aurc_of_examples(seen, errors, table.ties)),
     )
 
 
-def area_under_risk(seen: Ints, errors: Ints, ties: Ints) -> float:
-    """Σ over distinct confidences of their share of the examples times the risk of accepting down to them."""
-    if len(ties) < len(seen):
-        seen, errors = seen.take(ties), errors.take(ties)
-    first = int(np.searchsorted(seen, 1))  # before the first one that was drawn, nothing is accepted
-    risk = errors[first:] / seen[first:]
-    # Σ (seen_i − seen_(i−1)) risk_i, the difference moved from the one to the other
-    total = int(seen[-1])
-    return float(total * risk[-1] - seen[first:-1] @ (risk[1:] - risk[:-1])) / total
-
-
-def whole(sorted_examples: SortedExamples) -> ResampleSums:
-    """The sums of the examples themselves."""
-    return resample(sorted_examples, np.ones(len(sorted_examples), dtype=np.int64))
+def whole(table: SortedExamples) -> ResampleSums:
+    """Compute the sums of the examples themselves."""
+    return resample(table, np.ones(len(table), dtype=np.int64))
 
 
 def draw_counts(examples: int, replicates: int, seed: int) -> Iterator[Ints]:
-    """How often each example is in each of the bootstrap resamples: multinomial, exactly."""
+    """Draw the multinomial counts of the examples in each bootstrap resample."""
     generator = np.random.Generator(np.random.SFC64(seed))
     for _ in range(replicates):
         yield np.bincount(generator.integers(0, examples, examples), minlength=examples)
 
 
-def stack(resamples: list[ResampleSums]) -> ResampleSums:
-    """Many resamples as one, with a leading axis."""
-    cells = (np.stack([getattr(one.cells, name) for one in resamples]) for name in BinSums._fields)
-    means = (np.stack([getattr(one, name) for one in resamples]) for name in ("nll", "brier", "aurc"))
-    return ResampleSums(BinSums(*cells), *means)
+def draw_resamples(
+    table: SortedExamples, replicates: int, seed: int, *, groups: int | None = None, by_position: bool = False
+) -> Iterator[ResampleSums]:
+    """Draw bootstrap resamples of the examples, or of random groups of them.
 
-
-def binned(cells: BinSums, starts: Ints) -> BinSums:
-    """The sums of cells (..., cells), added up from each of the starts to the next."""
-    return BinSums(*(np.add.reduceat(values, starts, axis=-1) for values in cells))
-
-
-def on_grid(cells: BinSums, table: SortedExamples) -> BinSums:
-    """The sums of cells on the smoothing grid (..., GRID)."""
-    found = binned(cells, table.grid_bins)
-    grids = tuple(np.zeros((*values.shape[:-1], GRID)) for values in found)
-    for grid, values in zip(grids, found, strict=True):
-        grid[..., table.grid_cells] = values
-    return BinSums(*grids)
-
-
-def _starts(sorted_values: NDArray[np.float64] | Ints) -> Ints:
-    """Where each run of equal values begins."""
-    return np.flatnonzero(np.append(True, sorted_values[1:] != sorted_values[:-1]))
-
-
-GROUPS = 1000
-"""So many that the width of an interval is known to some 2 %: 1 / √(2 · groups)."""
+    With ``by_position``, a seed draws the same examples for every classifier, as paired comparisons require.
+    """
+    if groups is not None:
+        return resample_groups(table, groups, replicates, seed)
+    draws = draw_counts(len(table), replicates, seed)
+    return (resample(table, counts[table.order] if by_position else counts) for counts in draws)
 
 
 def resample_groups(table: SortedExamples, groups: int, replicates: int, seed: int) -> Iterator[ResampleSums]:
-    """Resamples of random groups of nearly equal size; the same seed draws the same for every classifier.
+    """Resample random groups of nearly equal size; a seed draws the same groups for every classifier.
 
-    Inside a cell, a run of confidences at most 1/1024 apart, the area under the risk–coverage curve takes examples
-    together; what that changes is known for the whole, and taken off.
+    The AURC treats the examples of a cell (confidences at most 1/1024 apart) as ties. The error of that is known for
+    all examples and subtracted.
     """
     if check_size("groups", groups, least=2) > len(table):
         raise ValueError(f"groups must be at most the number of examples, {len(table)}, got {groups}")
@@ -176,22 +150,57 @@ def resample_groups(table: SortedExamples, groups: int, replicates: int, seed: i
         times @ np.bincount(place, weights, groups * cells).reshape(groups, cells)
         for weights in (None, 1.0 - table.wrong, table.confidence)
     )
-    drawn = count.sum(1)  # groups differ by an example, so that resamples differ in size
+    drawn = count.sum(1)  # group sizes differ by one example, so the sizes of resamples differ
     nll, brier = (
         times @ np.bincount(group, values, groups) / drawn if not infinite else np.full(replicates, np.inf)
         for values, infinite in ((table.nll, len(table.infinite_nll)), (table.brier, 0))
     )
     own = whole(table)
-    aurc = _area_under_risk(own.cells.size, own.cells.correct)
-    areas = _area_under_risk(count, correct) + (own.aurc - aurc)
+    aurc = _aurc_of_cells(count, correct) + (own.aurc - _aurc_of_cells(own.cells.size, own.cells.correct))
     for one in range(replicates):
         yield ResampleSums(
             BinSums(count[one], correct[one], confidence[one]),
-            *(np.asarray(values[one]) for values in (nll, brier, areas)),
+            *(np.asarray(values[one]) for values in (nll, brier, aurc)),
         )
 
 
-def _area_under_risk(count: Array, correct: Array) -> Array:
-    """Σ over cells (..., cells) of their share of the examples times the risk of accepting down to them."""
+def stack(resamples: list[ResampleSums]) -> ResampleSums:
+    """Stack resamples along a new leading axis."""
+    cells = (np.stack([getattr(one.cells, name) for one in resamples]) for name in BinSums._fields)
+    means = (np.stack([getattr(one, name) for one in resamples]) for name in ("nll", "brier", "aurc"))
+    return ResampleSums(BinSums(*cells), *means)
+
+
+def binned(cells: BinSums, starts: Ints) -> BinSums:
+    """Add up the sums of cells (..., cells) from each start to the next."""
+    return BinSums(*(np.add.reduceat(values, starts, axis=-1) for values in cells))
+
+
+def grid_residual(cells: BinSums, table: SortedExamples) -> Array:
+    """Return the sums of confidence − correct on the smoothing grid (..., GRID)."""
+    sums = binned(cells, table.grid_bins)
+    residual = np.zeros((*sums.size.shape[:-1], GRID))
+    residual[..., table.grid_cells] = sums.confidence - sums.correct
+    return residual
+
+
+def _aurc_of_examples(seen: Ints, errors: Ints, ties: Ints) -> float:
+    """Σ over distinct confidences of their share of the examples × the risk of accepting down to them."""
+    if len(ties) < len(seen):
+        seen, errors = seen.take(ties), errors.take(ties)
+    first = int(np.searchsorted(seen, 1))  # nothing is accepted before the first example of the resample
+    risk = errors[first:] / seen[first:]
+    # Σ (seen_i − seen_(i−1)) risk_i, summed by parts
+    total = int(seen[-1])
+    return float(total * risk[-1] - seen[first:-1] @ (risk[1:] - risk[:-1])) / total
+
+
+def _aurc_of_cells(count: Array, correct: Array) -> Array:
+    """Σ over cells (..., cells) of their share of the examples × the risk of accepting down to them."""
     seen, wrong = np.cumsum(count, -1), np.cumsum(count - correct, -1)
     return np.asarray((count * wrong / np.maximum(seen, 1)).sum(-1) / seen[..., -1])
+
+
+def _starts(sorted_values: Array | Ints) -> Ints:
+    """Return the position at which each run of equal values begins."""
+    return np.flatnonzero(np.append(True, sorted_values[1:] != sorted_values[:-1]))

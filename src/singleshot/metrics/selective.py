@@ -1,4 +1,4 @@
-"""Selective prediction: answer only where the confidence is high enough."""
+"""Selective prediction: act only on predictions whose confidence is high enough."""
 
 from __future__ import annotations
 
@@ -6,64 +6,65 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from singleshot.common.checks import check_level
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.wilson import check_level
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 STARTS = (0.999, 0.99, 0.975, 0.95, 0.9, 0.8, 0.6, 0.4)
-"""Thresholds a search begins at. Fixed beforehand, as the guarantee wants it, and close where confidences crowd."""
+"""Thresholds at which a search starts. The guarantee requires that they are fixed in advance."""
 THRESHOLDS = tuple(sorted({*(k / 100 for k in range(100)), *(k / 1000 for k in range(951, 1000)), *STARTS}))[::-1]
-"""All thresholds that are looked at, from the strictest down."""
+"""All candidate thresholds, in decreasing order."""
 
 
 @dataclass(frozen=True, eq=False)
 class RiskCoverage:
-    """What accepting only confident predictions gives, at every distinct confidence, from the strictest down."""
+    """The risk–coverage curve, one point per distinct confidence, in decreasing order of the threshold."""
 
-    threshold: Array  # accept where the confidence is at least this
-    coverage: Array  # the share of examples accepted
-    risk: Array  # the share of those that are wrong
-    count: int  # examples in all
+    threshold: Array  # accept if the confidence is at least this
+    coverage: Array  # share of examples accepted
+    risk: Array  # share of wrong predictions among them
+    count: int  # number of examples
 
     @property
     def aurc(self) -> float:
-        """The area under the risk–coverage curve: Σ (step in coverage) × (risk after the step).
-
-        This is the mean over examples of the risk of accepting whatever is at least as confident as they are. Equal
-        confidences are accepted together, as any threshold must, so no order among them is invented.
-        """
+        """The area under the curve: Σ (step in coverage) × (risk after the step). Ties are accepted together."""
         return float(np.diff(self.coverage, prepend=0) @ self.risk)
 
     @property
     def excess_aurc(self) -> float:
-        """The AURC above that of an oracle which accepts all right predictions before any wrong one."""
-        right = round((1 - float(self.risk[-1])) * self.count)
-        return float(excess_over_oracle(self.aurc, right, self.count))
+        """The AURC minus that of an oracle which accepts all correct predictions before any wrong one."""
+        correct = round((1 - float(self.risk[-1])) * self.count)
+        return float(excess_over_oracle(self.aurc, correct, self.count))
+
+    def __str__(self) -> str:
+        return f"AURC {self.aurc:.4g}, excess AURC {self.excess_aurc:.4g}, {self.count:,} examples"
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """The lowest threshold that is sure to reach the wanted accuracy, or none."""
+    """The lowest threshold that guarantees an accuracy, or None; ``message`` explains the result."""
 
-    wanted: float
-    confidence: float
-    threshold: float | None  # accept where the confidence is at least this; None: no threshold is sure to
+    wanted: float  # the accuracy to reach
+    confidence: float  # the probability of the guarantee
+    threshold: float | None  # accept if the confidence is at least this
     coverage: float  # share of these examples that it accepts
     accepted: int
-    accuracy: float  # of those; NaN where none is accepted
-    lower_bound: (
-        float  # of the accuracy of all such predictions, at the level of the search; NaN where none is accepted
-    )
+    accuracy: float  # of the accepted examples; NaN if there are none
+    lower_bound: float  # of the accuracy on all data; NaN if nothing is accepted
     message: str
+
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(frozen=True, eq=False)
 class ThresholdBounds:
-    """Per threshold of `THRESHOLDS`: what it accepts, and the accuracy that all such predictions surely have."""
+    """Per threshold of `THRESHOLDS`: accepted and correct examples, and the lower bound of the accuracy."""
 
     accepted: Counts
     correct: Counts
@@ -71,7 +72,7 @@ class ThresholdBounds:
 
 
 def risk_coverage(examples: Examples) -> RiskCoverage:
-    """The risk–coverage curve, one point per distinct confidence.
+    """Compute the risk–coverage curve.
 
     >>> import torch
     >>> probs = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.8, 0.2], [0.6, 0.4]])
@@ -91,31 +92,31 @@ def risk_coverage(examples: Examples) -> RiskCoverage:
     )
 
 
-def excess_over_oracle(aurc: Array | float, right: Array | float, count: int) -> Array:
-    """The AURC of so many examples above the least that so many right ones among them allow.
+def excess_over_oracle(aurc: Array | float, correct: Array | float, count: int) -> Array:
+    """Return the AURC minus the lowest possible one for this number of correct predictions.
 
-    Of N examples with k right ones, an oracle's first i have the risk max(0, i − k) / i. The mean of that is
-    (N − k − k (H_N − H_k)) / N with the harmonic numbers H, whose differences are those of the digamma function.
+    With k of N predictions correct, the risk of the oracle's first i is max(0, i − k) / i. Its mean over i is
+    (N − k − k (H_N − H_k)) / N, where differences of harmonic numbers H equal those of the digamma function.
     """
     from scipy.special import digamma
 
-    oracle = (count - right - right * (digamma(count + 1) - digamma(np.add(right, 1)))) / count
-    return np.asarray(np.maximum(aurc - oracle, 0))  # no order beats the oracle's but by rounding
+    oracle = (count - correct - correct * (digamma(count + 1) - digamma(np.add(correct, 1)))) / count
+    return np.asarray(np.maximum(aurc - oracle, 0))  # negative only by rounding
 
 
 def threshold_for_accuracy(examples: Examples, accuracy: float, *, confidence: float = 0.95) -> Threshold:
-    """A threshold whose accepted predictions are right at least this often, with so much confidence: the lowest found.
+    """Find the lowest threshold whose accepted predictions reach an accuracy, with a statistical guarantee.
 
-    In a share ``confidence`` of all samples of examples, the accuracy of all predictions (not only these) at or above
-    the threshold is at least ``accuracy``, provided one is returned, and future examples are like these. This is for an
-    accuracy and a classifier chosen beforehand: the best of ten classifiers may miss more often than one.
+    With probability ``confidence`` over the draw of the examples, the accuracy on all data (not only on these examples)
+    of predictions at or above the returned threshold is at least ``accuracy``. This assumes that future data is like
+    the examples, and one accuracy and one classifier chosen in advance.
 
-    Why that holds: the thresholds are fixed beforehand, and given how many examples one accepts, the right ones among
-    them are binomial. So where the true accuracy is too low, the Clopper–Pearson bound reaches the wanted one with
-    probability δ at most. A walk from a fixed start downwards ends at the first bound that does not reach it; it goes
-    wrong only if it goes wrong at the first threshold on its way that truly is too low, and so needs no correction for
-    the many it looks at (fixed-sequence testing). A start with too few examples ends at once, so there are eight walks,
-    each with δ = (1 − confidence) / 8: together they go wrong with probability 1 − confidence at most (Bonferroni).
+    The candidate thresholds are fixed. Given the number of accepted examples, the correct ones are binomial, so if the
+    true accuracy is too low, the Clopper–Pearson bound reaches ``accuracy`` with probability δ at most. A search goes
+    down from a fixed start and stops at the first bound below ``accuracy``. It errs only if it passes the first
+    threshold that is truly too low, so it needs no correction for the number of thresholds (fixed-sequence testing).
+    There are eight searches, because a start that accepts too few examples fails, each with δ = (1 − confidence) / 8
+    (Bonferroni).
 
     >>> import torch
     >>> probs = torch.tensor([[0.97, 0.03]] * 900 + [[0.55, 0.45]] * 100)
@@ -128,7 +129,7 @@ def threshold_for_accuracy(examples: Examples, accuracy: float, *, confidence: f
     bounds = threshold_bounds(examples, confidence=confidence)
     passes = bounds.lower >= accuracy
     certified = np.zeros(len(THRESHOLDS), dtype=bool)
-    for start in (THRESHOLDS.index(value) for value in STARTS):
+    for start in map(THRESHOLDS.index, STARTS):
         stop = start + int(np.argmin(np.append(passes[start:], False)))
         certified[start:stop] = True
     if not certified.any():
@@ -150,19 +151,17 @@ def threshold_for_accuracy(examples: Examples, accuracy: float, *, confidence: f
 
 
 def threshold_bounds(examples: Examples, *, confidence: float = 0.95) -> ThresholdBounds:
-    """What `threshold_for_accuracy` walks along, whatever the accuracy."""
+    """Compute the bounds that `threshold_for_accuracy` searches."""
     check_level(confidence, "confidence")
     accepted, correct = accepted_at(examples, THRESHOLDS)
     return ThresholdBounds(accepted, correct, clopper_pearson_lower(correct, accepted, _miss(confidence)))
 
 
 def accepted_at(examples: Examples, thresholds: Sequence[float]) -> tuple[Counts, Counts]:
-    """How many examples have at least each confidence, in any order of those, and how many of these are right."""
-    import torch
-
-    # rounded to the dtype of the confidences, as the comparison of a user's own tensor would
+    """Count the examples at or above each threshold, and the correct ones among them; thresholds in any order."""
+    # Thresholds are rounded to the dtype of the confidences, as in a comparison with a tensor.
     ascending, place = torch.tensor(thresholds, dtype=torch.float64).to(examples.confidence.dtype).sort(stable=True)
-    reached = torch.bucketize(examples.confidence, ascending, right=True).numpy()  # of them, by each example
+    reached = torch.bucketize(examples.confidence, ascending, right=True).numpy()
     found = []
     for some in (reached, reached[examples.correct.numpy()]):
         count = np.bincount(some, minlength=len(thresholds) + 1)
@@ -173,7 +172,7 @@ def accepted_at(examples: Examples, thresholds: Sequence[float]) -> tuple[Counts
 
 
 def clopper_pearson_lower(successes: Counts, counts: Counts, miss: float) -> Array:
-    """Exact lower bounds of proportions, above the truth with probability ``miss`` at most; 0 without a success."""
+    """Exact lower bounds of proportions, wrong with probability ``miss`` at most; 0 if nothing succeeds."""
     from scipy.special import betaincinv
 
     safe = np.maximum(successes, 1)
@@ -181,21 +180,20 @@ def clopper_pearson_lower(successes: Counts, counts: Counts, miss: float) -> Arr
 
 
 def _miss(confidence: float) -> float:
-    """How often the walk from one start may go wrong."""
+    """Return the error probability of the search from one start."""
     return (1 - confidence) / len(STARTS)
 
 
 def _why_none(bounds: ThresholdBounds, accuracy: float, confidence: float, count: int) -> str:
-    # Of the starts alone: none is sure enough, or a walk had begun there. A bound in between belongs to no walk.
-    best = max((THRESHOLDS.index(value) for value in STARTS), key=lambda start: float(bounds.lower[start]))
-    at_best = (
-        f"of the {len(STARTS)} that a search may begin at, the best, {THRESHOLDS[best]:g}, accepts "
-        f"{bounds.accepted[best]:,} of {count:,} examples and is certain of {bounds.lower[best] * 100:.4g} % only"
-        if bounds.lower[best] > 0
-        else f"no right answer has a score of {STARTS[-1]:g} or more"
-    )
+    best = max(map(THRESHOLDS.index, STARTS), key=lambda start: float(bounds.lower[start]))
+    reason = f"no correct prediction has a score of {STARTS[-1]:g} or more"
+    if bounds.lower[best] > 0:
+        reason = (
+            f"the best of the {len(STARTS)} thresholds at which a search starts, {THRESHOLDS[best]:g}, accepts "
+            f"{bounds.accepted[best]:,} of {count:,} examples and guarantees only {bounds.lower[best] * 100:.4g} %"
+        )
     needed = int(np.ceil(np.log(_miss(confidence)) / np.log(accuracy)))
     return (
-        f"none of the thresholds tried is {confidence * 100:g} % certain to reach an accuracy of {accuracy * 100:g} %: "
-        f"{at_best}; even without an error it takes {needed:,} accepted examples. Ask for less, or give more examples"
+        f"no threshold is {confidence * 100:g} % certain to reach an accuracy of {accuracy * 100:g} %: {reason}; even "
+        f"without errors it takes {needed:,} accepted examples. Lower the accuracy or use more examples"
     )

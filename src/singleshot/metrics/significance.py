@@ -1,4 +1,4 @@
-"""Tests of calibration: could chance explain an error, or a difference between two classifiers?"""
+"""Significance tests: of a calibration error, and of the difference between two classifiers."""
 
 from __future__ import annotations
 
@@ -8,41 +8,42 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.common.checks import check_choice, check_size
-from singleshot.metrics.estimates import HIGHER_IS_BETTER, METRICS, PUSHED_UP_BY_CHANCE, Estimator
+from singleshot.common.checks import check_choice, check_level, check_size
+from singleshot.metrics.estimates import BIASED_UP, HIGHER_IS_BETTER, METRICS, Estimator
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.intervals import around, unbiased_metrics
-from singleshot.metrics.resampling import SortedExamples, draw_counts, resample, resample_groups, sort_examples, whole
-from singleshot.metrics.wilson import check_level
+from singleshot.metrics.resampling import draw_resamples, sort_examples, whole
 
 STATISTICS = ("ece", "total")
 
 
 @dataclass(frozen=True)
 class ConsistencyTest:
-    """How large an error was found, what perfect calibration leads to, and how often that is as large."""
+    """The observed error, its mean under perfect calibration, and the p-value of perfect calibration."""
 
     statistic: str
     observed: float
-    expected: float  # the mean if the confidences were right
+    expected: float
     p_value: float
+
+    def __str__(self) -> str:
+        return f"{self.statistic} {self.observed:.4g}, {self.expected:.4g} if calibrated, p = {self.p_value:.3g}"
 
 
 def consistency_test(
     examples: Examples, *, statistic: str = "ece", replicates: int = 1000, seed: int = 0, bins: int = 20
 ) -> ConsistencyTest:
-    """Test that each prediction is right with the probability that its confidence says.
+    """Test the hypothesis that each prediction is correct with the probability of its confidence.
 
-    Correctness is drawn anew from the confidences many times; if they are right, what was observed is one more such
-    draw, and p = (1 + draws at least as large) / (1 + draws) is at most α with a probability of at most α, exactly and
-    for any number of examples. A small p says that the confidences are wrong, a large one not that they are right.
+    Correctness is simulated from the confidences. p = (1 + simulated errors at least as large) / (1 + replicates) is
+    exact for any number of examples. A small p is evidence of miscalibration; a large p is no evidence of calibration.
 
     Args:
-        examples: independent examples; a thousand copies of one would look like evidence.
-        statistic: "ece", the binned error, sees every kind of miscalibration; "total", |mean confidence − accuracy|,
-            needs no bins and sees over- or underconfidence that goes one way everywhere, with fewer examples.
-        replicates: how many draws; the smallest possible p is 1 / (1 + replicates).
-        seed: the same one gives the same p-value.
+        examples: independent examples.
+        statistic: "ece", the binned error, detects every kind of miscalibration. "total", |mean confidence − accuracy|,
+            needs no bins and fewer examples, and detects overconfidence or underconfidence overall.
+        replicates: number of simulations; the smallest possible p is 1 / (1 + replicates).
+        seed: the same seed gives the same p-value.
         bins: equal-width bins of the ECE.
 
     >>> import torch
@@ -52,7 +53,7 @@ def consistency_test(
     """
     check_choice("statistic", statistic, STATISTICS)
     check_size("replicates", replicates, least=1)
-    table = sort_examples(examples, check_size("bins", bins, least=1))
+    table = sort_examples(examples, bins)
     starts = table.cells[table.width_bins] if statistic == "ece" else np.zeros(1, dtype=np.int64)
     confidence = np.add.reduceat(table.confidence, starts)
     generator = np.random.Generator(np.random.SFC64(seed))
@@ -61,39 +62,38 @@ def consistency_test(
         return float(np.abs(confidence - np.add.reduceat(correct.astype(np.int64), starts)).sum()) / len(table)
 
     observed = error(table.wrong == 0)
-    imagined = np.array([error(_draw(table, generator)) for _ in range(replicates)])
-    # Equal sets of right answers must count as equal, whatever rounding says.
-    as_large = int((imagined >= observed - 1e-12).sum())
-    return ConsistencyTest(statistic, observed, float(imagined.mean()), (1 + as_large) / (1 + replicates))
-
-
-def _draw(table: SortedExamples, generator: np.random.Generator) -> NDArray[np.bool_]:
-    return np.asarray(generator.random(len(table)) < table.confidence)
+    simulated = np.array([error(generator.random(len(table)) < table.confidence) for _ in range(replicates)])
+    as_large = int((simulated >= observed - 1e-12).sum())  # equal errors may differ by rounding
+    return ConsistencyTest(statistic, observed, float(simulated.mean()), (1 + as_large) / (1 + replicates))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A metric of A and of B, their difference A − B with its interval, and how surprising it would be by chance."""
+    """A metric of classifiers A and B, their difference A − B with its interval, and its p-value."""
 
     metric: str
     a: float
     b: float
-    difference: float  # A − B, without the bias that chance gives each of them; of ``rmsce``, of the squares
+    difference: float  # A − B without the bias from sampling noise; for ``rmsce`` of the squares
     low: float
     high: float
-    p_value: float  # two-sided: how often chance alone makes so large a difference
-    a_is_better: float  # the share of resamples in which it is
+    p_value: float  # two-sided
+    a_is_better: float  # share of resamples
+
+    def __str__(self) -> str:
+        interval = f"{self.difference:.4g} [{self.low:.4g}, {self.high:.4g}]"
+        return f"{self.metric}: A {self.a:.4g}, B {self.b:.4g}, A − B {interval}, p = {self.p_value:.3g}"
 
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
-    """Some metrics of a classifier in resamples that any other one of the same examples sees too."""
+    """Metrics of a classifier in resamples that are the same for every classifier of the same examples."""
 
     count: int  # examples
     labels_digest: str
-    plain: dict[str, float]  # by name
-    centres: dict[str, float]  # without the bias of chance
-    values: dict[str, NDArray[np.float64]]  # one per resample, without it as well
+    plain: dict[str, float]
+    centres: dict[str, float]  # without the bias from sampling noise
+    values: dict[str, NDArray[np.float64]]  # one per resample, without that bias
 
 
 def paired_bootstrap(
@@ -106,11 +106,11 @@ def paired_bootstrap(
     seed: int = 0,
     bins: int = 20,
 ) -> Comparison:
-    """Compare two classifiers' predictions of the same examples, in the same order, by any metric of `bootstrap`.
+    """Compare the predictions of two classifiers for the same examples, in the same order, by a metric of `bootstrap`.
 
-    The p-value is that of the resampled differences, moved to have mean 0: (1 + how many are as far from 0 as the
-    difference) / (1 + replicates). For ``rmsce`` the differences are those of the mean squared errors: near perfect
-    calibration a root would make the noise of the two errors larger than that of their resamples, which lie higher.
+    The resampled differences are shifted to mean 0. p = (1 + those at least as far from 0 as the difference) /
+    (1 + replicates). For ``rmsce`` the squared errors are compared, because near perfect calibration a square root
+    would inflate the noise.
 
     >>> import torch
     >>> labels = torch.tensor([0, 1] * 50)
@@ -137,37 +137,34 @@ def resampled_metrics(
     bins: int = 20,
     groups: int | None = None,
 ) -> Resampled:
-    """What `compare_resampled` needs of each of many classifiers, for many metrics, from one set of resamples.
+    """Compute metrics of one classifier for `compare_resampled`, all from one set of resamples.
 
-    With ``groups``, as many random groups of examples are resampled, as in `bootstrap`.
+    ``groups`` resamples random groups of examples, as in `bootstrap`.
     """
     for metric in metrics:
         check_choice("metric", metric, METRICS)
     check_size("replicates", replicates, least=2)
-    table = sort_examples(examples, check_size("bins", bins, least=1))
+    table = sort_examples(examples, bins)
     own = whole(table)
     estimator = Estimator.of(table, own)
-    # drawn anew from the same seed rather than kept: a count for each example and replicate would be large
-    draws = draw_counts(len(examples), replicates, seed)
-    one_by_one = (resample(table, counts[table.order]) for counts in draws)
-    drawn = one_by_one if groups is None else resample_groups(table, groups, replicates, seed)
-    values = unbiased_metrics(estimator, drawn, metrics)
+    draws = draw_resamples(table, replicates, seed, groups=groups, by_position=True)
+    values = unbiased_metrics(estimator, draws, metrics)
     plain = {name: float(value) for name, value in estimator.metrics(own, metrics).items()}
     return Resampled(len(examples), examples.labels_digest, plain, estimator.centres(own, values), values)
 
 
 def compare_resampled(a: Resampled, b: Resampled, metric: str, *, level: float = 0.95) -> Comparison:
-    """Compare two classifiers by one of the metrics that both were resampled for, with the same options."""
+    """Compare two classifiers by a metric that both were resampled for, with the same options."""
     _check_same_data(a.count, b.count, a.labels_digest, b.labels_digest)
     plain = [a.plain[metric], b.plain[metric]]
     if not np.isfinite(plain).all():
         raise ValueError(
-            f"metric={metric!r} is infinite for these examples, and infinities cannot be compared: a label has "
-            "probability 0; give logits=, or compare by another metric"
+            f"metric={metric!r} is infinite because a label has probability 0, and infinities cannot be compared; use "
+            "logits= or another metric"
         )
     difference = a.centres[metric] - b.centres[metric]
     differences = a.values[metric] - b.values[metric]
-    low, high = around(difference, differences, level, reflect=metric in PUSHED_UP_BY_CHANCE)
+    low, high = around(difference, differences, level, reflect=metric in BIASED_UP)
     noise = differences - differences.mean()
     as_far = int((np.abs(noise) >= abs(difference) - 1e-15).sum())
     sign = -1 if metric in HIGHER_IS_BETTER else 1
@@ -189,5 +186,5 @@ def _check_same_data(a: int, b: int, a_digest: str, b_digest: str) -> None:
     if a_digest and b_digest and a_digest != b_digest:
         raise ValueError(
             "a and b must be predictions of the same examples in the same order, but their labels differ; sort both "
-            "the same way before making Examples of them"
+            "the same way first"
         )

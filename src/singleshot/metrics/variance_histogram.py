@@ -1,41 +1,40 @@
-"""How accuracy and score fall as the T passes disagree more: the paper's variance–accuracy histogram (Fig. 2)."""
+"""The variance–accuracy histogram of the paper's Fig. 2: accuracy and score by disagreement of the passes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from singleshot.common.checks import as_tensor, check_choice, check_labels, check_logits, check_size
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
-from singleshot.metrics.rows import rows_from_probs
+from singleshot.metrics.examples import rows_from_probs
 from singleshot.metrics.state import AdditiveState, Layout, Options
 from singleshot.uncertainty import MEASURES, normalized_variance, predictive_mean
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class VarianceBins:
-    """Per bin of the normalized variance, each field of shape (bins,); accuracy and score are NaN where empty."""
+    """Per bin of the normalized variance, of shape (bins,); accuracy and score of an empty bin are NaN."""
 
     lower: Tensor
     upper: Tensor
     count: Tensor
-    accuracy: Tensor  # of the average prediction
-    score: Tensor  # mean confidence of the average prediction
-    coverage: Tensor  # share of examples in this bin and those below
+    accuracy: Tensor  # of the mean prediction
+    score: Tensor  # mean confidence of the mean prediction
+    coverage: Tensor  # share of examples in this bin and below
 
 
 class VarianceHistogram(AdditiveState):
-    """Accuracy and score of the average prediction per bin of its normalized variance.
+    """Accuracy and score of the mean prediction, per bin of the normalized variance.
+
+    Like `Calibration`, the state merges, saves and reduces across processes.
 
     Args:
-        bins: equal-width bins (lo, hi] of the normalized variance.
+        bins: number of equal-width bins (lo, hi] of the normalized variance.
         measure: the disagreement measure, see :func:`singleshot.normalized_variance`.
-
-    The state is made of sums: it merges, saves and reduces across processes as `Calibration` does.
 
     >>> agree = torch.tensor([[[5.0, 0.0]], [[5.0, 0.0]]])
     >>> histogram = VarianceHistogram(bins=2)
@@ -51,7 +50,7 @@ class VarianceHistogram(AdditiveState):
 
     @classmethod
     def from_dict(cls, content: Any) -> VarianceHistogram:
-        """The state that `to_dict` wrote; 0.1 called the measure ``kind``."""
+        """Restore a state from `to_dict`; in files of version 0.1 the measure is called ``kind``."""
         if isinstance(content, dict) and isinstance(content.get("options"), dict) and "kind" in content["options"]:
             options = {"measure" if name == "kind" else name: value for name, value in content["options"].items()}
             content = {**content, "options": options}
@@ -61,36 +60,31 @@ class VarianceHistogram(AdditiveState):
     def _layout(options: Options) -> Layout:
         bins = check_size("bins", options["bins"], least=1)
         check_choice("measure", options["measure"], tuple(MEASURES))
-        return {
-            "count": ((bins,), torch.int64),
-            "correct": ((bins,), torch.int64),
-            "score": ((bins,), torch.float64),
-        }
+        shape = (bins,)
+        return {"count": (shape, torch.int64), "correct": (shape, torch.int64), "score": (shape, torch.float64)}
 
     def _is_plausible(self) -> bool:
         return bins_are_plausible(self._sums["count"], self._sums["correct"], self._sums["score"])
 
     @torch.no_grad()
-    def update(self, *, logits: Tensor | np.ndarray, labels: Tensor | np.ndarray) -> None:
-        """Add T stochastic passes (T, B, C) over one batch with labels (B,). A bad batch adds nothing."""
+    def update(self, *, logits: Any, labels: Any) -> None:
+        """Add T stochastic passes (T, B, C) over a batch with labels (B,). An invalid batch adds nothing."""
         logits = as_tensor(logits, "logits")
         check_logits(logits, ("(T, B, C)",))
-        target = check_labels(as_tensor(labels, "labels"), *logits.shape[1:]).to(logits.device)
+        labels = check_labels(as_tensor(labels, "labels"), *logits.shape[1:]).to(logits.device)
         bins = int(self._options["bins"])
         index = bin_index(normalized_variance(logits, str(self._options["measure"])).cpu(), bins)
-        rows = rows_from_probs(predictive_mean(logits), target)
-        batch = VarianceHistogram._with_options(self._options)
-        batch._sums["count"] = sum_by_bin(index, bins)
-        batch._sums["correct"] = sum_by_bin(index[rows.correct.cpu()], bins)
-        batch._sums["score"] = sum_by_bin(index, bins, rows.confidence.cpu())
-        self.merge(batch)
+        rows = rows_from_probs(predictive_mean(logits), labels)
+        self._sums["count"] += sum_by_bin(index, bins)
+        self._sums["correct"] += sum_by_bin(index[rows.correct.cpu()], bins)
+        self._sums["score"] += sum_by_bin(index, bins, rows.confidence.cpu())
 
     def compute(self) -> VarianceBins:
-        """The histogram of all examples so far."""
+        """Compute the histogram of the examples so far."""
         count = self._sums["count"]
         if not int(count.sum()):
-            raise ValueError("there is nothing to compute yet: update the VarianceHistogram with at least one example")
-        edges = bin_edges(int(self._options["bins"]))
+            raise ValueError("nothing to compute yet: update the VarianceHistogram with at least one example")
+        edges = bin_edges(len(count))
         return VarianceBins(
             lower=edges[:-1],
             upper=edges[1:],

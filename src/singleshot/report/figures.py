@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from singleshot.metrics.calibration import CalibrationResult
+from singleshot.metrics.intervals import wilson_interval
 from singleshot.metrics.selective import RiskCoverage
 from singleshot.metrics.variance_histogram import VarianceBins
-from singleshot.metrics.wilson import wilson_interval
 from singleshot.report.style import (
     BLUE,
     FRACTION_TICKS,

@@ -9,7 +9,7 @@ import torch
 from report.browser.chromium import Browser
 from report.browser.pages import MODELS, SECTIONS, examples, passes, regrouped
 from singleshot.metrics import Calibration
-from singleshot.metrics.wilson import wilson_interval
+from singleshot.metrics.intervals import wilson_interval
 
 
 def test_every_section_is_there_and_drawn(opened: Browser) -> None:

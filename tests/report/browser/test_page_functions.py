@@ -10,7 +10,7 @@ import pytest
 
 from report.browser.chromium import Browser
 from report.browser.pages import passes, regrouped
-from singleshot.metrics.wilson import wilson_interval
+from singleshot.metrics.intervals import wilson_interval
 
 
 def computed(browser: Browser, scripts: tuple[str, ...], call: str, argument: Any) -> Any:

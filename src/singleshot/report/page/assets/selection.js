@@ -53,14 +53,14 @@ function whyNone(report, model, wanted) {
   const best = starts.reduce((one, other) => (sure[other] > sure[one] ? other : one));
   const { accepted, total } = atThreshold(model, report.thresholds.indexOf(thresholds[best]));
   const atBest = sure[best] > 0
-    ? `of the ${starts.length} that a search may begin at, the best, ${thresholds[best]}, accepts `
-      + `${countText(accepted)} of ${countText(total)} examples and is certain of `
-      + `${Number((sure[best] * 100).toPrecision(4))} % only`
-    : `no right answer has a score of ${thresholds[starts.at(-1)]} or more`;
+    ? `the best of the ${starts.length} thresholds at which a search starts, ${thresholds[best]}, accepts `
+      + `${countText(accepted)} of ${countText(total)} examples and guarantees only `
+      + `${Number((sure[best] * 100).toPrecision(4))} %`
+    : `no correct prediction has a score of ${thresholds[starts.at(-1)]} or more`;
   const needed = Math.ceil(Math.log((1 - certainty) / starts.length) / Math.log(wanted));
-  return `none of the thresholds tried is ${shortPercent(certainty)} certain to reach an accuracy of `
-    + `${shortPercent(wanted)}: ${atBest}; even without an error it takes ${countText(needed)} accepted examples. `
-    + "Ask for less, or give more examples";
+  return `no threshold is ${shortPercent(certainty)} certain to reach an accuracy of `
+    + `${shortPercent(wanted)}: ${atBest}; even without errors it takes ${countText(needed)} accepted examples. `
+    + "Lower the accuracy or use more examples";
 }
 
 /** A percentage with no more digits than it has. */
