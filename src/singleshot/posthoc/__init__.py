@@ -1,7 +1,6 @@
-"""Calibration after training: each ``fit(logits, labels)`` returns an object that maps logits to logits."""
+"""Calibration after training: each ``fit(logits, labels)`` returns an ``nn.Module`` that maps logits to logits."""
 
-from singleshot.posthoc.histogram import HistogramBinning
-from singleshot.posthoc.isotonic import IsotonicScaling
+from singleshot.posthoc.frequencies import HistogramBinning, IsotonicScaling
 from singleshot.posthoc.linear import MatrixScaling, VectorScaling
 from singleshot.posthoc.registry import SCALINGS, load_scaling
 from singleshot.posthoc.scaling import Scaling

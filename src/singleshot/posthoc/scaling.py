@@ -1,118 +1,173 @@
-"""What every fit asks of its examples, and what it says about classes it never saw."""
+"""The base class of all scalings, the checks their fits share, and the JSON file a scaling is saved in.
+
+    {"format": "singleshot-scaling", "version": 1, "method": "temperature", "parameters": {"temperature": 1.5}}
+
+Numbers are written with all their digits, so that a loaded scaling is identical bit for bit. Reading a file runs no
+code from it.
+"""
 
 from __future__ import annotations
 
+import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+import msgspec
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from singleshot.common.checks import as_tensor, check_labels, check_logits
-from singleshot.posthoc.storage import read_parameters, write_parameters
+from singleshot.common.files import write_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+FORMAT, VERSION = "singleshot-scaling", 1
+MAX_BYTES = 2**31  # enough for the matrix of 10,000 classes
+
+
+class SavedScaling(msgspec.Struct):
+    """The content of a file, with the parameters not decoded yet."""
+
+    format: str
+    version: int
+    method: str = ""
+    parameters: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Scaling(nn.Module, ABC):
+    """A fitted calibration: a module without trainable parameters that maps logits (..., C) to logits (..., C).
+
+    It can be the last module of an ``nn.Sequential``. The fitted values are float64 buffers. ``.to()`` moves them to
+    another device, but never rounds them: ``.half()``, ``.float()`` and ``.to(dtype)`` keep them in float64.
+    """
+
+    method: ClassVar[str]
+    """The name in a saved file and on the command line."""
+    fields: ClassVar[dict[str, Any]]
+    """The arguments of the constructor, and their types in a saved file."""
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, logits: Tensor, labels: Tensor) -> Self:
+        """Fit to held-out logits (N, C) and labels (N,)."""
+
+    @abstractmethod
+    def forward(self, logits: Tensor) -> Tensor:
+        """Return the calibrated logits; ``.softmax(-1)`` gives the probabilities."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the arguments of the constructor as plain numbers, lists and strings."""
+        values = {name: getattr(self, name) for name in self.fields}
+        return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a JSON file atomically, exact to the last bit."""
+        content = {"format": FORMAT, "version": VERSION, "method": self.method, "parameters": self.to_dict()}
+        write_text(Path(path), json.dumps(content, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a file written by ``save``. No code in the file is run. ``load_scaling`` reads any method."""
+        return read_scaling(Path(path), {cls.method: cls})
+
+    def extra_repr(self) -> str:
+        """Return the arguments of the constructor, with shapes in place of long tensors."""
+        values = {name: getattr(self, name) for name in self.fields}
+        return ", ".join(
+            f"{name}={tuple(value.shape) if isinstance(value, Tensor) and value.ndim else value}"
+            for name, value in values.items()
+        )
+
+    def _register_float64(self, **buffers: Any) -> None:
+        for name, values in buffers.items():
+            buffer = torch.as_tensor(values, dtype=torch.float64).detach().clone()
+            if not bool(buffer.isfinite().all()):
+                raise ValueError(f"{name} must be finite, with no NaN or infinity")
+            self.register_buffer(name, buffer)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Apply a conversion such as ``.to()`` to the buffers, but keep their dtype."""
+
+        def convert(buffer: Tensor) -> Tensor:
+            converted = fn(buffer)
+            return converted if converted.dtype == buffer.dtype else buffer.to(converted.device)
+
+        super()._apply(convert, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+
+AnyScaling = TypeVar("AnyScaling", bound=Scaling)
+
+
+def read_scaling(path: Path, methods: Mapping[str, type[AnyScaling]]) -> AnyScaling:
+    """Read a saved scaling of one of these methods, and check all of its content."""
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; the save() of a fitted scaling writes one")
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path} is larger than {MAX_BYTES} bytes, so it is not a saved scaling")
+    try:
+        saved = msgspec.json.decode(path.read_bytes(), type=SavedScaling)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a saved scaling: {str(error)[:200]}") from None
+    if saved.format != FORMAT:
+        raise ValueError(f'{path} is not a saved scaling: it must contain "format": "{FORMAT}"')
+    if saved.version != VERSION:
+        raise ValueError(
+            f"{path} has format version {saved.version}, but this singleshot reads version {VERSION}; update "
+            "singleshot, or fit and save again"
+        )
+    if saved.method not in methods:
+        raise ValueError(f"{path} contains method {saved.method[:50]!r}, expected {' or '.join(methods)}")
+    scaling = methods[saved.method]
+    fields = msgspec.defstruct("Parameters", list(scaling.fields.items()), forbid_unknown_fields=True)
+    try:
+        return scaling(**msgspec.structs.asdict(msgspec.json.decode(saved.parameters, type=fields)))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {str(error)[:200]}") from None
+
 
 def fitting_set(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    """Finite logits (N, C) and labels (N,) in [0, C), from tensors, arrays or lists; or an error."""
+    """Return finite logits (N, C) and labels (N,) in [0, C), from tensors, arrays or lists."""
     logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
     check_logits(logits, ("(N, C)",))
     return logits, check_labels(labels, *logits.shape)
 
 
-def warn_of_missing_classes(labels: Tensor, classes: int, consequence: str) -> None:
-    """Say which classes have no example, and what that means for a method that learns something about each class."""
+def warn_missing_classes(labels: Tensor, classes: int, consequence: str, *, stacklevel: int = 4) -> None:
+    """Warn about classes without an example, for a method that fits something to each class."""
     missing = (torch.bincount(labels, minlength=classes) == 0).nonzero().squeeze(1).tolist()
     if not missing:
         return
     shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
     which = f"class {shown} has" if len(missing) == 1 else f"{len(missing)} of {classes} classes ({shown}) have"
-    few = f" (there are fewer examples, {len(labels)}, than classes)" if len(labels) < classes else ""
+    few = f" (only {len(labels)} examples for {classes} classes)" if len(labels) < classes else ""
     warnings.warn(
-        f"{which} no example in the fitting set{few}: {consequence}. TemperatureScaling needs no example of each.",
-        stacklevel=4,  # the caller of fit, past its no_grad
+        f"{which} no example in the fitting set{few}: {consequence}. TemperatureScaling does not need every class.",
+        stacklevel=stacklevel,  # by default the caller of a fit that is decorated with no_grad
     )
 
 
-def double_probs(logits: Tensor) -> Tensor:
-    """softmax(z) in float64; laid out in one piece, so that equal rows give equal bits."""
-    return torch.softmax(logits.double().contiguous(), -1)
-
-
-def log_probs_above_zero(values: Tensor, probs: Tensor, examples: int) -> Tensor:
-    """Log-probabilities in proportion to frequencies (..., C) seen among ``examples``, none of them −∞.
-
-    A frequency of 0 or 1 was seen N times, not for ever: 1/(N+1), one imagined example, is shared out among the
-    classes, half as the uncalibrated probabilities have it and half evenly. So nothing is ruled out, classes the
-    frequencies leave tied stay in their order, and where all frequencies are 0 the model's own opinion counts.
-    """
-    imagined = (probs + 1 / probs.shape[-1]) / (2 * (examples + 1))
-    mixed = values + imagined
-    return torch.log(mixed / mixed.sum(-1, keepdim=True))
-
-
-def in_dtype_of(logits: Tensor, log_probs: Tensor) -> Tensor:
-    """Float64 for float64 logits, float32 for all others: half precision has too few digits for log-probabilities."""
-    return log_probs if logits.dtype == torch.float64 else log_probs.float()
-
-
-class Scaling(ABC):
-    """A fitted calibration: ``scaling(logits)`` maps logits (..., C) to logits of the same shape."""
-
-    method: ClassVar[str]
-    """The name in a saved file and on the command line."""
-
-    @classmethod
-    @abstractmethod
-    def fit(cls, logits: Tensor, labels: Tensor) -> Self:
-        """The calibration learned from held-out logits (N, C) and labels (N,)."""
-
-    @abstractmethod
-    def __call__(self, logits: Tensor) -> Tensor:
-        """The calibrated logits; ``.softmax(-1)`` makes probabilities of them."""
-
-    @abstractmethod
-    def parameters(self) -> dict[str, object]:
-        """What a file keeps of it, as plain numbers, lists and text."""
-
-    @classmethod
-    @abstractmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The calibration with these parameters, every one of them checked."""
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write it to a JSON file, atomically and exact to the last bit."""
-        write_parameters(Path(path), self.method, self.parameters())
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read what ``save`` has written; no code in the file is run. ``load_scaling`` reads any method."""
-        method, parameters = read_parameters(Path(path))
-        if method != cls.method:
-            raise ValueError(
-                f"{path} holds method {method[:50]!r}, not {cls.method!r}; load_scaling() reads any method"
-            )
-        return cls.from_checked_file(path, parameters)
-
-    @classmethod
-    def from_checked_file(cls, path: str | PathLike[str], parameters: Mapping[str, Any]) -> Self:
-        """``from_parameters``, with the file's name in what it says."""
-        try:
-            return cls.from_parameters(parameters)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{path} is damaged: {error}") from None
+def check_floating_point(logits: Tensor) -> None:
+    """Raise TypeError unless logits is a floating point tensor."""
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
+        found = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
+        raise TypeError(f"logits must be a floating point tensor, got {found}")
 
 
 def check_classes(logits: Tensor, classes: int) -> None:
-    """Refuse logits whose last dimension is not the classes the calibration was fitted on."""
-    if not isinstance(logits, Tensor) or not logits.is_floating_point():
-        found = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(f"logits must be a floating point tensor, got {found}")
+    """Refuse logits whose last dimension is not the number of classes of the fit."""
+    check_floating_point(logits)
     if not logits.ndim or logits.shape[-1] != classes:
         raise ValueError(f"logits must have shape (..., {classes}), the classes of the fit, got {tuple(logits.shape)}")
+
+
+def to_output_dtype(scores: Tensor, logits: Tensor) -> Tensor:
+    """Return float64 scores as float32, unless the logits are float64: half precision has too few digits."""
+    if logits.dtype == torch.float64:
+        return scores
+    return scores.clamp(min=torch.finfo(torch.float32).min).float()
