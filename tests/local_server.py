@@ -1,4 +1,4 @@
-"""A web server on this machine that misbehaves on demand."""
+"""A local web server that misbehaves on demand."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Page:
-    """What is served under a path, and how."""
+    """The response for a path."""
 
     body: bytes = b""
-    etag: str | None = '"1"'
     ranges: bool = True
+    content_range: str | None = None  # sent instead of the correct one
     status: int = 200
     location: str | None = None
-    cuts: list[int] = field(default_factory=list)  # after so many bytes the connection is cut, once each
+    cuts: list[int] = field(default_factory=list)  # the connection is closed after this many bytes, once each
     states_length: bool = True
 
 
 @dataclass
 class Site:
-    """The pages by their path, and the requests that came: path, Range and If-Range."""
+    """The pages by path, and the requests received, as path and Range header."""
 
     url: str
     pages: dict[str, Page] = field(default_factory=dict)
-    requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
 
 
 @contextmanager
 def serve() -> Iterator[Site]:
-    """Serve until the end of the block."""
+    """Run the server within the block."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.site = Site(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -48,14 +48,14 @@ def serve() -> Iterator[Site]:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that hang up: some are meant to."""
+        """Ignore clients that close the connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         site: Site = self.server.site  # type: ignore[attr-defined]
-        wanted, condition = self.headers.get("Range"), self.headers.get("If-Range")
-        site.requests.append((self.path, wanted, condition))
+        wanted = self.headers.get("Range")
+        site.requests.append((self.path, wanted))
         page = site.pages.get(self.path, Page(status=404))
         if page.location:
             self.send_response(302)
@@ -66,16 +66,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(page.status)
             return
         start, total = 0, len(page.body)
-        if wanted and page.ranges and condition in (None, page.etag):
+        if wanted and page.ranges:
             start = int(wanted.removeprefix("bytes=").removesuffix("-"))
             self.send_response(206 if start < total else 416)
-            self.send_header(
-                "Content-Range", f"bytes {start}-{total - 1}/{total}" if start < total else f"bytes */{total}"
-            )
+            correct = f"bytes {start}-{total - 1}/{total}" if start < total else f"bytes */{total}"
+            self.send_header("Content-Range", page.content_range or correct)
         else:
             self.send_response(200)
-        if page.etag:
-            self.send_header("ETag", page.etag)
         if page.states_length:
             self.send_header("Content-Length", str(max(0, total - start)))
         self.end_headers()

@@ -1,4 +1,4 @@
-"""Data sets in their publishers' layouts, a few images large, that stand in for the published ones."""
+"""Datasets of a few images in the layouts of their publishers, to be used in place of the published ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from singleshot.data.formats import cifar
-from singleshot.data.published.publishers import PUBLICATIONS, Download, KnownFile, Layout, Publication
+from singleshot.data.publishers import PUBLICATIONS, DatasetLayout, KnownFile, Publication, RemoteFile
 
 Files = dict[str, bytes]
 
@@ -25,7 +24,7 @@ def sha256(content: bytes) -> str:
 
 
 def cifar100_files(train: int = 200, test: int = 100) -> Files:
-    """Records of the binary layout, every class as often."""
+    """Records of the binary version, with balanced classes."""
     random = np.random.default_rng(0)
     files = {"fine_label_names.txt": "\n".join(f"class{number}" for number in range(100)).encode()}
     for name, count in (("train.bin", train), ("test.bin", test)):
@@ -87,23 +86,21 @@ def zipped(folder: str, files: Files) -> bytes:
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, name: str, urls: list[str]) -> Files:
-    """Let the small set be the published one, at these addresses of folders; what is to be served there, by name."""
+    """Replace a published dataset by a small one at these URLs, and return the files to serve there."""
     published = PUBLICATIONS[name]
     if name == "cifar100":
         files = cifar100_files()
-        served = {"cifar-100-binary.tar.gz": tar_gz(published.folder, files)}
-        layout = replace(cifar.LAYOUTS[name], train_images=200, test_images=100)
-        monkeypatch.setitem(cifar.LAYOUTS, name, layout)
+        served = {"cifar-100-binary.tar.gz": tar_gz(published.folders[0], files)}
         changed = _with_files(published, files, 200, 100)
     elif name == "mnist":
         served = mnist_files()
         unpacked = {name.removesuffix(".gz"): gzip.decompress(content) for name, content in served.items()}
         changed = _with_files(published, unpacked, 30, 20)
     else:
-        served = {"tiny-imagenet-200.zip": zipped(published.folder, tiny_imagenet_files())}
+        served = {"tiny-imagenet-200.zip": zipped(published.folders[0], tiny_imagenet_files())}
         changed = replace(published, train_images=12, test_images=6)
     downloads = tuple(
-        Download(file, tuple(f"{url}/{file}" for url in urls), len(content), sha256(content))
+        RemoteFile(file, tuple(f"{url}/{file}" for url in urls), len(content), sha256(content))
         for file, content in served.items()
     )
     monkeypatch.setitem(PUBLICATIONS, name, replace(changed, downloads=downloads))
@@ -116,7 +113,7 @@ def _with_files(published: Publication, files: Files, train: int, test: int) -> 
         KnownFile(file.name, len(files[file.name]), sha256(files[file.name]), file.may_be_gzipped)
         for file in first.files
     )
-    return replace(published, layouts=(Layout(first.name, known), *others), train_images=train, test_images=test)
+    return replace(published, layouts=(DatasetLayout(first.name, known), *others), train_images=train, test_images=test)
 
 
 def write(folder: Path, files: Files) -> None:

@@ -66,20 +66,20 @@ def refuse(content: bytes, tmp_path: Path, message: str, **limits: int) -> None:
     assert list(into.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_files_and_folders_come_out_as_they_went_in(kind: str, tmp_path: Path) -> None:
+def test_files_and_folders_are_extracted(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
-    archive.write_bytes(packed(kind))
-    into = tmp_path / "deep" / "root"
-    assert extract(archive, into) == (into / "set",)
-    assert below(into) == FILES
-    with pytest.raises(ValueError, match="set is in the way"):
-        extract(archive, into)
-    assert below(into) == FILES
-    assert [path.name for path in into.iterdir()] == ["set"]
+    for kind in KINDS:
+        archive.write_bytes(packed(kind))
+        into = tmp_path / kind / "root"
+        assert extract(archive, into) == (into / "set",)
+        assert below(into) == FILES
+        with pytest.raises(ValueError, match="set already exists"):
+            extract(archive, into)
+        assert below(into) == FILES
+        assert [path.name for path in into.iterdir()] == ["set"]
 
 
-def test_modes_and_owners_of_an_archive_mean_nothing(tmp_path: Path) -> None:
+def test_modes_and_owners_are_ignored(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.write_bytes(tar_of(tar_member("set/run", b"#!", mode=0o6777, uid=0, gid=0)))
     extract(archive, tmp_path)
@@ -89,9 +89,9 @@ def test_modes_and_owners_of_an_archive_mean_nothing(tmp_path: Path) -> None:
 OUTWARD_LINK = tar_member("set/link", type=tarfile.SYMTYPE, linkname="../../outside")
 
 
-@pytest.mark.parametrize(
-    ("members", "message"),
-    [
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_unsafe_tar_members_are_refused(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    for members, message in [
         ([tar_member("../evil", b"x")], r"'\.\./evil': its path leads out of the folder"),
         ([tar_member("set/../../evil", b"x")], "leads out"),
         ([tar_member("set/..", type=tarfile.DIRTYPE)], "leads out"),
@@ -100,7 +100,7 @@ OUTWARD_LINK = tar_member("set/link", type=tarfile.SYMTYPE, linkname="../../outs
         ([tar_member("C:\\evil", b"x")], "absolute"),
         ([tar_member("C:evil", b"x")], "absolute"),
         ([tar_member("\\evil", b"x")], "absolute"),
-        ([tar_member("set/e\nvil", b"x")], "cannot be shown"),
+        ([tar_member("set/e\nvil", b"x")], "unprintable"),
         ([tar_member("set/" + "e" * 200, b"x")], "too long"),
         ([OUTWARD_LINK, tar_member("set/link/evil", b"x")], "'set/link': it is a link"),
         ([tar_member("set/link", type=tarfile.SYMTYPE, linkname="/etc/passwd")], "'set/link': it is a link"),
@@ -108,17 +108,12 @@ OUTWARD_LINK = tar_member("set/link", type=tarfile.SYMTYPE, linkname="../../outs
         ([tar_member("set/null", type=tarfile.CHRTYPE, devmajor=1, devminor=3)], "'set/null': .*a device"),
         ([tar_member("set/sda", type=tarfile.BLKTYPE)], "a device"),
         ([tar_member("set/pipe", type=tarfile.FIFOTYPE)], "special file"),
-        ([tar_member("set/a", b"1"), tar_member("set/a", b"2")], "'set/a': it is there twice"),
-        ([tar_member("set/a", b"1"), tar_member("set/a/b", b"2")], "'set/a/b': it is there twice, or inside a file"),
+        ([tar_member("set/a", b"1"), tar_member("set/a", b"2")], "'set/a': it is a duplicate"),
+        ([tar_member("set/a", b"1"), tar_member("set/a/b", b"2")], "'set/a/b': it is a duplicate or inside a file"),
         ([tar_member("", b"x")], "''"),
-    ],
-)
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_tar_members_that_belong_elsewhere_are_refused(
-    members: list[tuple[tarfile.TarInfo, bytes]], message: str, pack: Callable[[bytes], bytes], tmp_path: Path
-) -> None:
-    fine = tar_member("set/fine", b"fine")
-    refuse(pack(tar_of(fine, *members)), tmp_path, f"refused to unpack its member .*{message}")
+    ]:
+        fine = tar_member("set/fine", b"fine")
+        refuse(pack(tar_of(fine, *members)), tmp_path, f"refused to extract .*{message}")
 
 
 def zip_link() -> zipfile.ZipInfo:
@@ -128,81 +123,64 @@ def zip_link() -> zipfile.ZipInfo:
     return info
 
 
-@pytest.mark.parametrize(
-    ("member", "message"),
-    [
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_unsafe_zip_members_are_refused(tmp_path: Path) -> None:
+    cases: list[tuple[zipfile.ZipInfo | str, str]] = [
         ("../evil", "leads out"),
         ("set/../../evil", "leads out"),
         ("/tmp/evil", "absolute"),
         ("C:/evil", "absolute"),
         ("..\\evil", "leads out"),
         (zip_link(), "neither a file nor a folder"),
-        ("set/fine", "there twice"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_zip_members_that_belong_elsewhere_are_refused(
-    member: zipfile.ZipInfo | str, message: str, tmp_path: Path
-) -> None:
-    refuse(zip_of(("set/fine", b"fine"), (member, b"../../etc/passwd")), tmp_path, message)
-
-
-def test_an_encrypted_zip_is_refused(tmp_path: Path) -> None:
-    content = bytearray(zip_of(("set/a", b"secret")))
-    content[content.rindex(b"PK\x01\x02") + 8] |= 1
-    refuse(bytes(content), tmp_path, "'set/a': it is encrypted")
+        ("set/fine", "a duplicate"),
+    ]
+    for member, message in cases:
+        refuse(zip_of(("set/fine", b"fine"), (member, b"../../etc/passwd")), tmp_path, message)
+    encrypted = bytearray(zip_of(("set/a", b"secret")))
+    encrypted[encrypted.rindex(b"PK\x01\x02") + 8] |= 1
+    refuse(bytes(encrypted), tmp_path, "'set/a': it is encrypted")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_more_than_allowed_is_refused_with_the_member_that_goes_too_far(kind: str, tmp_path: Path) -> None:
-    bomb = packed(kind, {"set/a": b"a" * 600, "set/bomb": bytes(10_000_000)})
-    refuse(bomb, tmp_path, r"'set/bomb': with it, the archive holds more than 1,000,000 bytes", most_bytes=1_000_000)
+def test_limits(kind: str, tmp_path: Path) -> None:
+    bomb = packed(kind, {"set/a": b"a" * 600, "set/bomb": bytes(2_000_000)})
+    refuse(bomb, tmp_path, r"'set/bomb': the archive contains more than 1,000,000 bytes", max_bytes=1_000_000)
     many = packed(kind, {f"set/{number}": b"" for number in range(30)})
-    refuse(many, tmp_path, "more than the 20 members", most_members=20)
+    refuse(many, tmp_path, "more than 20 members", max_members=20)
 
 
-def test_headers_that_unpack_without_end_are_not_followed(tmp_path: Path) -> None:
+def test_oversized_header_is_refused(tmp_path: Path) -> None:
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 2**32  # claims a comment of 4 GB
-    bomb = gzip.compress(header.tobuf() + bytes(20_000_000))
-    refuse(bomb, tmp_path, r"unpacks to more than 3,\d+,576 bytes", most_bytes=1_000_000)
+    bomb = gzip.compress(header.tobuf() + bytes(5_000_000))
+    refuse(bomb, tmp_path, r"decompresses to more than 3,\d+,576 bytes", max_bytes=1_000_000)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("keep", [0, 1, 100, 512, 600, 2048, -1, -200])
-def test_a_truncated_archive_is_refused(kind: str, keep: int, tmp_path: Path) -> None:
+def test_truncated_and_corrupt_archives_are_refused(kind: str, tmp_path: Path) -> None:
     content = packed(kind, FILES | {"set/noise": os.urandom(3000)})
-    if kind == "tar":  # blocks of zeros at the end, of which a few may go without harm
+    if kind == "tar":  # some of the zeros at the end are optional
         content = content.rstrip(b"\0")
-    refuse(content[:keep], tmp_path, "damaged or cut off")
+    for keep in (0, 1, 100, 512, 600, 2048, -1, -200):
+        refuse(content[:keep], tmp_path, "damaged or truncated")
+    for position in {"tar.gz": (-5, -1, 40), "zip": (70, -30), "tar": (512,)}[kind]:
+        corrupt = bytearray(packed(kind, {"set/noise": os.urandom(3000)}))
+        corrupt[position] ^= 0xFF
+        refuse(bytes(corrupt), tmp_path, "damaged or truncated")
+    refuse(b"<html>404</html>" * 100, tmp_path, "damaged or truncated")
 
 
-@pytest.mark.parametrize(
-    ("kind", "position"), [("tar.gz", -5), ("tar.gz", -1), ("tar.gz", 40), ("zip", 70), ("zip", -30), ("tar", 512)]
-)
-def test_a_corrupt_archive_is_refused(kind: str, position: int, tmp_path: Path) -> None:
-    content = bytearray(packed(kind, {"set/noise": os.urandom(3000)}))
-    content[position] ^= 0xFF
-    refuse(bytes(content), tmp_path, "damaged or cut off")
-
-
-def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
-    refuse(b"<html>404</html>" * 100, tmp_path, "damaged or cut off")
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kind=st.sampled_from(KINDS), changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1))
-def test_damage_anywhere_never_does_worse_than_a_refusal(
-    kind: str, changes: list[tuple[float, int]], tmp_path: Path
-) -> None:
+def test_random_damage_is_refused_or_harmless(kind: str, changes: list[tuple[float, int]], tmp_path: Path) -> None:
     content = bytearray(packed(kind))
     for where, value in changes:
         content[int(where * (len(content) - 1))] = value
     archive, into = tmp_path / "archive", tmp_path / "root"
     archive.write_bytes(bytes(content))
     made: tuple[Path, ...] = ()
-    with contextlib.suppress(ValueError):  # anything else is a bug
-        made = extract(archive, into, most_bytes=100_000)
+    with contextlib.suppress(ValueError):
+        made = extract(archive, into, max_bytes=100_000)
     assert sorted(into.iterdir()) == sorted(made)
     assert {path.name for path in tmp_path.iterdir()} == {"archive", "root"}
     shutil.rmtree(into)

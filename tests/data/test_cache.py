@@ -1,4 +1,4 @@
-"""What is decoded once and found again: whole, unchanged, and never half."""
+"""The cache of decoded images: complete, unchanged, and never partial."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -20,10 +21,11 @@ import pytest
 import torch
 from PIL import Image
 
-from singleshot.data import cache, cache as decoded_form, load_dataset
+from singleshot.data import cache, load_dataset, source as source_module
 from singleshot.data.cache import NpyWriter
+from singleshot.data.decoding import decode_image
 from singleshot.data.images import Dataset, Images
-from singleshot.data.source import Batch, Source
+from singleshot.data.source import ImageBatch, ImageSource
 
 WORKER = Path(__file__).with_name("cache_worker.py")
 IMAGES = 20
@@ -59,14 +61,14 @@ def same(first: Dataset, second: Dataset) -> bool:
 
 
 def in_memory(dataset: Dataset) -> Dataset:
-    """A copy that does not mind what happens to the files."""
+    """Copy the tensors, so that they do not depend on the files."""
     train, test = (Images(part.images.clone(), part.labels.clone()) for part in (dataset.train, dataset.test))
     return dataclasses.replace(dataset, train=train, test=test)
 
 
-def test_the_second_time_nothing_is_decoded(folder: Path, decoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_load_decodes_nothing(folder: Path, decoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load(folder)
-    monkeypatch.setattr(cache, "write_decoded", None)
+    monkeypatch.setattr(cache, "_decode", None)
     second = load(folder)
     assert same(first, second)
     files = sorted(path.name for path in the_cache(decoded).iterdir())
@@ -77,34 +79,35 @@ def test_the_second_time_nothing_is_decoded(folder: Path, decoded: Path, monkeyp
     assert meta["files"] == IMAGES
 
 
-def test_writing_to_the_tensors_leaves_the_files_alone(folder: Path) -> None:
+def test_writing_to_tensors_does_not_change_the_files(folder: Path) -> None:
     dataset = load(folder)
     before = dataset.train.images.clone()
     dataset.train.images.zero_()
     assert torch.equal(load(folder).train.images, before)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda root: Image.new("RGB", (8, 8), "red").save(root / "dark" / "0.png"),
-        lambda root: Image.new("RGB", (8, 8), "red").save(root / "dark" / "new.png"),
-        lambda root: (root / "dark" / "0.png").unlink(),
-        lambda root: (root / "dark" / "0.png").rename(root / "light" / "from dark.png"),
-        lambda root: os.utime(root / "dark" / "0.png", (1, 1)),
-    ],
-)
-def test_changed_sources_are_decoded_anew_and_the_old_is_removed(
-    folder: Path, decoded: Path, change: Callable[[Path], object]
-) -> None:
+def test_changed_files_are_decoded_again_and_the_old_entry_is_removed(folder: Path, decoded: Path) -> None:
     load(folder)
-    before = the_cache(decoded)
-    change(folder)
-    load(folder)
-    assert the_cache(decoded) != before  # and there is only one
+    changes: list[Callable[[], object]] = [
+        lambda: Image.new("RGB", (8, 8), "red").save(folder / "dark" / "0.png"),
+        lambda: Image.new("RGB", (8, 8), "red").save(folder / "dark" / "new.png"),
+        (folder / "dark" / "1.png").unlink,
+        lambda: (folder / "dark" / "0.png").rename(folder / "light" / "from dark.png"),
+        lambda: os.utime(folder / "dark" / "2.png", (1, 1)),
+    ]
+    for change in changes:
+        before = the_cache(decoded)
+        change()
+        load(folder)
+        assert the_cache(decoded) != before  # and there is only one
 
 
-def test_sizes_and_folders_of_the_same_name_do_not_disturb_each_other(folder: Path, decoded: Path) -> None:
+def test_names_that_are_not_utf8(folder: Path) -> None:
+    os.rename(os.fsencode(folder / "dark"), os.fsencode(folder) + b"/d\xffrk")  # noqa: PTH104
+    assert load(folder).class_names == load(folder).class_names == ("d\udcffrk", "light")
+
+
+def test_sizes_and_folders_of_the_same_name_are_separate(folder: Path, decoded: Path) -> None:
     load(folder)
     load_dataset(str(folder), image_size=4)
     twin = folder.parent / "elsewhere" / folder.name
@@ -130,9 +133,10 @@ def save(name: str, array: Any) -> Callable[[Path], object]:
     return lambda place: np.save(place / name, array, allow_pickle=True)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
+def test_damaged_entry_is_rebuilt(folder: Path, decoded: Path) -> None:
+    first = in_memory(load(folder))
+    place = the_cache(decoded)
+    damages: list[Callable[[Path], object]] = [
         rewrite("meta.json", b""),
         rewrite("meta.json", b"[1, 2]"),
         rewrite("meta.json", b'{"format": 1}'),
@@ -154,28 +158,33 @@ def save(name: str, array: Any) -> Callable[[Path], object]:
         save("train_labels.npy", np.zeros(16, np.float64)),
         save("train_labels.npy", np.array([None] * 16)),
         save("test_images.npy", np.zeros((4, 3, 8, 8), np.int8)),
-    ],
-)
-def test_a_damaged_cache_is_rebuilt(folder: Path, decoded: Path, damage: Callable[[Path], object]) -> None:
+    ]
+    for number, damage in enumerate(damages):
+        damage(place)
+        assert same(first, load(folder)), number
+        assert the_cache(decoded) == place
+        assert [path.name for path in place.parent.iterdir() if path.name.startswith(".building")] == []
+
+
+def test_entry_of_version_0_1_is_read(folder: Path, decoded: Path) -> None:
+    """Version 0.1 wrote the same fields."""
     first = in_memory(load(folder))
-    place = the_cache(decoded)
-    damage(place)
-    assert same(first, load(folder))
-    assert the_cache(decoded) == place
-    assert [path.name for path in place.parent.iterdir() if path.name.startswith(".building")] == []
-
-
-def start(folder: Path, log: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(WORKER), str(folder), str(log)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def decoded_so_far(log: Path) -> int:
-    return len(log.read_text().splitlines()) if log.exists() else 0
+    meta = {
+        "format": 1,
+        "name": "my images",
+        "root": str(folder),
+        "files": 20,
+        "image_size": 8,
+        "channels": 3,
+        "class_names": ["dark", "light"],
+        "train_images": 16,
+        "test_images": 4,
+        "mean": list(first.mean),
+        "std": list(first.std),
+        "unreadable": 0,
+        "unreadable_examples": [],
+    }
+    assert json.loads((the_cache(decoded) / "meta.json").read_text()) == meta
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -185,75 +194,98 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_a_second_process_waits_instead_of_decoding_too(folder: Path, tmp_path: Path, decoded: Path) -> None:
-    log = tmp_path / "log"
-    first = start(folder, log)
-    wait_until(lambda: decoded_so_far(log) > 0)
-    second = start(folder, log)
-    outputs = [process.communicate(timeout=120) for process in (first, second)]
-    assert [output for output, _ in outputs] == ["ready\n16 4\n"] * 2
-    assert decoded_so_far(log) == IMAGES
+def test_concurrent_loads_decode_once(
+    folder: Path, decoded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[Path] = []
+    started = threading.Event()
+
+    def slow(path: Path, size: int, channels: int) -> Any:
+        calls.append(path)
+        started.set()
+        time.sleep(0.1)
+        return decode_image(path, size, channels)
+
+    monkeypatch.setattr(source_module, "decode_image", slow)
+    sizes: list[int] = []
+    threads = [threading.Thread(target=lambda: sizes.append(len(load(folder).train))) for _ in "12"]
+    threads[0].start()
+    assert started.wait(60)
+    threads[1].start()  # waits for the lock, which is tried for a second before the message
+    for thread in threads:
+        thread.join()
+    assert sizes == [16, 16]
+    assert len(calls) == IMAGES
     assert len(list(decoded.glob("*/*/meta.json"))) == 1
-    assert "decoding 20 images of my images" in outputs[0][1]
+    err = capsys.readouterr().err
+    assert "decoding 20 images of my images" in err
+    assert "waiting for another process that is decoding my images" in err
 
 
-def test_a_killed_process_leaves_nothing_that_is_taken_for_a_cache(folder: Path, tmp_path: Path, decoded: Path) -> None:
-    process = start(folder, tmp_path / "log")
-    wait_until(lambda: decoded_so_far(tmp_path / "log") > 3)
+def test_killed_process_leaves_no_entry(folder: Path, tmp_path: Path, decoded: Path) -> None:
+    log = tmp_path / "log"
+    process = subprocess.Popen([sys.executable, str(WORKER), str(folder), str(log)])
+    wait_until(lambda: log.exists() and len(log.read_text()) > 3)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    (litter,) = decoded.glob("*/.building-*")
+    (leftover,) = decoded.glob("*/.building-*")
     assert not list(decoded.glob("*/*/meta.json"))
     assert len(load(folder).train) == 16
-    assert not litter.exists()
+    assert not leftover.exists()
 
 
-def test_an_interrupted_decoding_cleans_up(folder: Path, decoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_decoding_cleans_up(folder: Path, decoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(decoded_form, "write_text", interrupted)
+    monkeypatch.setattr(cache, "write_text", interrupted)
     with pytest.raises(KeyboardInterrupt):
         load(folder)
     assert [path.name for path in decoded.glob("*/*")] == [".lock"]
 
 
-def test_a_full_disk_says_where(folder: Path, decoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk(folder: Path, decoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(NpyWriter, "append", full)
-    with pytest.raises(OSError, match=f"No space left.*make room, or set .SINGLESHOT_CACHE.*{decoded}"):
+    with pytest.raises(OSError, match=f"No space left.*free some space, or set .SINGLESHOT_CACHE.*{decoded}"):
         load(folder)
     assert [path.name for path in decoded.glob("*/*")] == [".lock"]
 
 
-def test_a_place_that_cannot_be_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_folder_that_cannot_be_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("SINGLESHOT_CACHE", str(tmp_path / "file"))
     with pytest.raises(ValueError, match=r"file/my_images-8.* cannot be written to .*set .SINGLESHOT_CACHE"):
         load(folder)
 
 
-def test_a_cache_that_is_there_needs_no_lock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Someone else's cache can be used without the right to write there."""
+def test_reading_needs_no_lock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache without write permission can be used."""
     load(folder)
     monkeypatch.setattr(cache, "exclusive", None)
     assert len(load(folder).train) == 16
 
 
-def test_memory_stays_small(tmp_path: Path) -> None:
-    """Decoding holds a few batches, not the set, whose images take 50 times one batch."""
+def test_decoding_memory_is_bounded(tmp_path: Path) -> None:
+    """Decoding holds a few batches of the 50."""
     file = tmp_path / "source"
     file.touch()
     images = np.zeros((500, 3, 32, 32), np.uint8)
 
-    def batches(size: int) -> Iterator[Batch]:
+    def batches(size: int) -> Iterator[ImageBatch]:
         for _ in range(50):
-            yield Batch(images, np.zeros(500, np.int64))
+            yield ImageBatch(images, np.zeros(500, np.int64))
 
-    source = Source(
-        "zeros", tmp_path, (file,), ("zero",), 3, batches, lambda size: iter([Batch(images, np.zeros(500, np.int64))])
+    source = ImageSource(
+        "zeros",
+        tmp_path,
+        (file,),
+        ("zero",),
+        3,
+        batches,
+        lambda size: iter([ImageBatch(images, np.zeros(500, np.int64))]),
     )
     tracemalloc.start()
     dataset = cache.load_source(source, 32)
@@ -263,7 +295,7 @@ def test_memory_stays_small(tmp_path: Path) -> None:
     assert peak < 8 * images.nbytes
 
 
-def test_a_file_that_grows_is_what_numpy_reads(tmp_path: Path) -> None:
+def test_npy_writer(tmp_path: Path) -> None:
     path = tmp_path / "array.npy"
     with NpyWriter(path, np.dtype(np.uint8), (2,)) as writer:
         for count in (0, 3, 1):

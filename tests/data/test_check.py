@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from singleshot.data.published.check import check_dataset
-from singleshot.data.published.publishers import PUBLICATIONS, Layout
+from singleshot.data.publishers import PUBLICATIONS, DatasetLayout
 from small_publications import cifar100_files, mnist_files, publish, tiny_imagenet_files, write
 
 REAL = Path(os.environ.get("SINGLESHOT_TEST_DATA", ""))
 needs_real_data = pytest.mark.skipif(
-    not os.environ.get("SINGLESHOT_TEST_DATA"), reason="SINGLESHOT_TEST_DATA names no folder with real data"
+    not os.environ.get("SINGLESHOT_TEST_DATA"), reason="SINGLESHOT_TEST_DATA is not set"
 )
 
 
@@ -37,7 +37,7 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def test_a_sound_data_set_is_complete(cifar100: Path) -> None:
+def test_complete_dataset(cifar100: Path) -> None:
     result = check_dataset("cifar100", cifar100.parent)
     assert result.is_complete
     assert (result.folder, result.layout) == (cifar100, "binary")
@@ -46,34 +46,32 @@ def test_a_sound_data_set_is_complete(cifar100: Path) -> None:
     assert json.loads(json.dumps(result.to_dict()))["complete"] is True
 
 
-@pytest.mark.parametrize(
-    ("damage", "file", "fault"),
-    [
+def test_faults_of_files(cifar100: Path) -> None:
+    cases: list[tuple[Callable[[Path], None], str, str]] = [
         (truncate, "train.bin", "614,799 bytes, expected 614,800"),
         (flip, "test.bin", "checksum sha256:"),
         (Path.unlink, "train.bin", "missing"),
         (Path.unlink, "fine_label_names.txt", "missing"),
-    ],
-)
-def test_damage_is_named_with_what_was_expected(
-    damage: Callable[[Path], None], file: str, fault: str, cifar100: Path
-) -> None:
-    damage(cifar100 / file)
-    result = check_dataset("cifar100", cifar100.parent)
-    assert not result.is_ok
-    assert result.folder == cifar100
-    (wrong,) = (check for check in result.files if check.fault)
-    assert wrong.path == cifar100 / file
-    assert wrong.fault is not None
-    assert wrong.fault.startswith(fault)
-    assert "expected" in wrong.fault or wrong.is_missing
+    ]
+    for damage, name, fault in cases:
+        content = (cifar100 / name).read_bytes()
+        damage(cifar100 / name)
+        result = check_dataset("cifar100", cifar100.parent)
+        assert not result.is_ok
+        assert result.folder == cifar100
+        (wrong,) = (check for check in result.files if check.fault)
+        assert wrong.path == cifar100 / name
+        assert wrong.fault is not None
+        assert wrong.fault.startswith(fault)
+        assert fault == "missing" or "expected" in wrong.fault
+        (cifar100 / name).write_bytes(content)
 
 
-def test_what_only_reading_shows_is_told_too(cifar100: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_found_by_reading(cifar100: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cifar100 / "fine_label_names.txt").write_text("one name")
     published = PUBLICATIONS["cifar100"]
     known = tuple(replace(file, size=None, checksum=None) for file in published.layouts[0].files)
-    changed = replace(published, layouts=(Layout("binary", known),))
+    changed = replace(published, layouts=(DatasetLayout("binary", known),))
     monkeypatch.setitem(PUBLICATIONS, "cifar100", changed)
     result = check_dataset("cifar100", cifar100.parent)
     assert not result.is_ok
@@ -81,51 +79,48 @@ def test_what_only_reading_shows_is_told_too(cifar100: Path, monkeypatch: pytest
     assert "fine_label_names.txt" in result.fault
 
 
-@pytest.mark.parametrize("name", ["cifar10", "cifar100", "fashion_mnist", "mnist", "tiny_imagenet"])
-def test_what_is_not_here_is_told_with_where_it_was_looked_for(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dataset_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("singleshot.data.locations.INSTALLED", {})  # whatever this system has
-    result = check_dataset(name, tmp_path)
-    assert not result.is_ok
-    assert result.folder is None
-    assert tmp_path in result.looked_at[0].parents
+    for name in PUBLICATIONS:
+        result = check_dataset(name, tmp_path)
+        assert not result.is_ok
+        assert result.folder is None
+        assert tmp_path in result.looked_at[0].parents
 
 
-@pytest.mark.parametrize("form", ["gzipped", "plain", "mixed", "packed otherwise"])
-def test_idx_files_are_known_by_what_they_unpack_to(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(monkeypatch, "mnist", [])
-    for number, (name, packed) in enumerate(mnist_files().items()):
-        content = gzip.decompress(packed)
-        if form == "plain" or (form == "mixed" and number % 2):
-            write(tmp_path / "mnist" / "raw", {name.removesuffix(".gz"): content})
-        else:
-            otherwise = gzip.compress(content, compresslevel=1, mtime=1)
-            write(tmp_path / "mnist" / "raw", {name: otherwise if form == "packed otherwise" else packed})
-    result = check_dataset("mnist", tmp_path)
-    assert result.is_complete, result
-    assert result.train == {str(digit): 3 for digit in range(10)}
-
-
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        (lambda content: content[:-1], "cannot be unpacked"),
-        (lambda content: b"no gzip", "cannot be unpacked"),
-        (lambda content: gzip.compress(gzip.decompress(content)[:-1]), r"unpacks to 15,695 bytes, expected 15,696"),
-        (lambda content: gzip.compress(bytes(50_000_000)), r"unpacks to more than 15,696 bytes, expected 15,696"),
-        (lambda content: gzip.compress(gzip.decompress(content)[::-1]), "unpacks to checksum sha256:"),
-    ],
-)
-def test_damaged_gzip_is_named(
-    change: Callable[[bytes], bytes], fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_idx_files_are_identified_by_their_decompressed_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    publish(monkeypatch, "mnist", [])
+    for form in ("gzipped", "plain", "mixed", "other compression level"):
+        root = tmp_path / form
+        for number, (name, packed) in enumerate(mnist_files().items()):
+            content = gzip.decompress(packed)
+            if form == "plain" or (form == "mixed" and number % 2):
+                write(root / "mnist" / "raw", {name.removesuffix(".gz"): content})
+            else:
+                other = gzip.compress(content, compresslevel=1, mtime=1)
+                write(root / "mnist" / "raw", {name: other if form == "other compression level" else packed})
+        result = check_dataset("mnist", root)
+        assert result.is_complete, result
+        assert result.train == {str(digit): 3 for digit in range(10)}
+
+
+def test_damaged_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(monkeypatch, "mnist", [])
     files = mnist_files()
     name = "t10k-images-idx3-ubyte.gz"
-    write(tmp_path / "mnist", files | {name: change(files[name])})
-    result = check_dataset("mnist", tmp_path)
-    assert {file.path.name: file.fault or "" for file in result.files}[name].startswith(fault)
+    content = gzip.decompress(files[name])
+    for damaged, fault in [
+        (files[name][:-1], "cannot be decompressed"),
+        (b"no gzip", "cannot be decompressed"),
+        (gzip.compress(content[:-1]), "decompresses to 15,695 bytes, expected 15,696"),
+        (gzip.compress(bytes(5_000_000), 1), "decompresses to more than the expected 15,696 bytes"),
+        (gzip.compress(content[::-1]), "decompresses to checksum sha256:"),
+    ]:
+        write(tmp_path / "mnist", files | {name: damaged})
+        result = check_dataset("mnist", tmp_path)
+        assert {file.path.name: file.fault or "" for file in result.files}[name].startswith(fault)
 
 
 def test_tiny_imagenet_subsets_and_unreadable_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +147,7 @@ def test_tiny_imagenet_subsets_and_unreadable_images(tmp_path: Path, monkeypatch
     assert counted[-1] == (17, 17)
 
 
-def test_a_folder_of_images(tmp_path: Path) -> None:
+def test_folder_of_images(tmp_path: Path) -> None:
     images = [content for name, content in tiny_imagenet_files().items() if name.endswith("JPEG")]
     for part in ("train", "test"):
         write(tmp_path / "pets" / part, {"cat/1.jpg": images[0], "cat/2.jpg": images[1], "dog/1.jpg": images[2]})
@@ -164,23 +159,23 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
     assert not damaged.is_ok
     assert "2.jpg" in damaged.unreadable[0]
     shutil.rmtree(tmp_path / "pets" / "train" / "dog")
-    assert "has one class only, 'cat'" in (check_dataset(str(tmp_path / "pets")).fault or "")
+    assert "has only one class, 'cat'" in (check_dataset(str(tmp_path / "pets")).fault or "")
 
 
-def test_digits_are_always_there(tmp_path: Path) -> None:
+def test_digits_are_always_available(tmp_path: Path) -> None:
     result = check_dataset("digits", tmp_path)
     assert result.is_complete
     assert sum(result.train.values()) + sum(result.test.values()) == 1797
 
 
-@pytest.mark.parametrize("name", ["cifar", "no/such/folder"])
-def test_a_name_that_is_none_is_a_mistake(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"cifar10|no/such/folder"):
-        check_dataset(name, tmp_path)
+def test_unknown_name(tmp_path: Path) -> None:
+    for name in ("cifar", "no/such/folder"):
+        with pytest.raises(ValueError, match=r"cifar10|no/such/folder"):
+            check_dataset(name, tmp_path)
 
 
 @needs_real_data
-def test_real_cifar100_is_what_was_published() -> None:
+def test_real_cifar100() -> None:
     result = check_dataset("cifar100", REAL)
     assert result.is_complete
     assert set(result.train.values()) == {500}
@@ -192,7 +187,7 @@ def test_real_cifar100_is_what_was_published() -> None:
     ("damage", "fault"),
     [(truncate, "30,739,999 bytes, expected 30,740,000"), (flip, "checksum sha256:")],
 )
-def test_damage_to_real_cifar100_is_named(damage: Callable[[Path], None], fault: str, tmp_path: Path) -> None:
+def test_damaged_real_cifar100(damage: Callable[[Path], None], fault: str, tmp_path: Path) -> None:
     folder = tmp_path / "cifar-100-binary"
     folder.mkdir()
     for name in ("train.bin", "fine_label_names.txt"):
@@ -205,7 +200,7 @@ def test_damage_to_real_cifar100_is_named(damage: Callable[[Path], None], fault:
 
 
 @needs_real_data
-def test_real_tiny_imagenet_is_known_as_a_subset() -> None:
+def test_real_tiny_imagenet_is_a_subset() -> None:
     result = check_dataset("tiny_imagenet", REAL)
     assert result.is_ok
     found = sum(result.train.values())

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from singleshot.data.decoding import UnreadableImageError, decode_image, resize_images
+from singleshot.data.decoding import PixelCounts, UnreadableImageError, decode_image, resize_images
 
 ORANGE = (250, 130, 10)
 
@@ -22,42 +22,25 @@ def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("mode", "kind", "expected"),
-    [
-        ("RGB", "PNG", ORANGE),
-        ("RGB", "BMP", ORANGE),
-        ("RGB", "GIF", ORANGE),
-        ("RGB", "WEBP", ORANGE),
-        ("RGB", "TIFF", ORANGE),
-        ("RGB", "PPM", ORANGE),
-        ("RGB", "JPEG", ORANGE),
-        ("CMYK", "JPEG", ORANGE),
-        ("CMYK", "TIFF", ORANGE),
-        ("P", "PNG", ORANGE),
-        ("RGBA", "PNG", ORANGE),
-        ("L", "PNG", (152, 152, 152)),
-        ("L", "JPEG", (152, 152, 152)),
-        ("LA", "PNG", (152, 152, 152)),
-        ("1", "PNG", (255, 255, 255)),
-    ],
-)
-def test_every_kind_becomes_rgb_or_grey(tmp_path: Path, mode: str, kind: str, expected: tuple[int, ...]) -> None:
-    image = Image.new("RGB", (20, 20), ORANGE)
-    if mode == "1":
-        image = Image.new("RGB", (20, 20), "white")
-    path = tmp_path / "image"  # what a file is called does not matter
-    path.write_bytes(encoded(image.convert(mode), kind))
-    pixels = decode_image(path, 8, 3)
-    assert pixels.shape == (3, 8, 8)
-    assert pixels.dtype == np.uint8
-    np.testing.assert_allclose(pixels.mean((1, 2)), expected, atol=9)
-    grey = decode_image(path, 8, 1)
-    assert grey.shape == (1, 8, 8)
-    np.testing.assert_allclose(grey.mean(), np.dot(expected, (0.299, 0.587, 0.114)), atol=4)
+@pytest.mark.parametrize("mode", ["RGB", "CMYK", "P", "RGBA", "L", "LA", "1"])
+def test_formats_and_modes(tmp_path: Path, mode: str) -> None:
+    formats = {"RGB": ["PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "JPEG"], "CMYK": ["JPEG", "TIFF"]}
+    formats["L"] = ["PNG", "JPEG"]
+    expected = {"L": (152, 152, 152), "LA": (152, 152, 152), "1": (255, 255, 255)}.get(mode, ORANGE)
+    image = Image.new("RGB", (20, 20), "white" if mode == "1" else ORANGE)
+    path = tmp_path / "image"  # the extension does not matter
+    for kind in formats.get(mode, ["PNG"]):
+        path.write_bytes(encoded(image.convert(mode), kind))
+        pixels = decode_image(path, 8, 3)
+        assert pixels.shape == (3, 8, 8)
+        assert pixels.dtype == np.uint8
+        np.testing.assert_allclose(pixels.mean((1, 2)), expected, atol=9)
+        gray = decode_image(path, 8, 1)
+        assert gray.shape == (1, 8, 8)
+        np.testing.assert_allclose(gray.mean(), np.dot(expected, (0.299, 0.587, 0.114)), atol=4)
 
 
-def test_sixteen_bits_are_scaled_not_cut_off(tmp_path: Path) -> None:
+def test_sixteen_bits_are_scaled(tmp_path: Path) -> None:
     levels = np.array([[0, 256], [32768, 65535]], np.uint16)
     for kind in ("PNG", "TIFF", "PPM"):
         path = tmp_path / f"image.{kind}"
@@ -65,14 +48,14 @@ def test_sixteen_bits_are_scaled_not_cut_off(tmp_path: Path) -> None:
         assert decode_image(path, 2, 1).tolist() == [[[0, 1], [128, 255]]]
 
 
-def test_what_is_transparent_shows_white(tmp_path: Path) -> None:
+def test_transparent_pixels_are_white(tmp_path: Path) -> None:
     path = tmp_path / "image.png"
     Image.new("RGBA", (4, 4), (*ORANGE, 0)).save(path)
     assert (decode_image(path, 4, 3) == 255).all()
 
 
-def test_the_square_in_the_middle_is_taken(tmp_path: Path) -> None:
-    """Red, green and blue side by side, or one below the other: only green is left."""
+def test_central_square_is_cropped(tmp_path: Path) -> None:
+    """Of red, green and blue stripes, only green is left."""
     stripes = np.zeros((10, 30, 3), np.uint8)
     for number in range(3):
         stripes[:, number * 10 : number * 10 + 10, number] = 200
@@ -82,9 +65,9 @@ def test_the_square_in_the_middle_is_taken(tmp_path: Path) -> None:
         assert decode_image(path, 10, 3).mean((1, 2)).tolist() == [0, 200, 0]
 
 
-def test_the_cameras_orientation_is_respected(tmp_path: Path) -> None:
+def test_exif_orientation_is_applied(tmp_path: Path) -> None:
     upright = np.zeros((16, 16, 3), np.uint8)
-    upright[:8] = 255  # bright above, dark below
+    upright[:8] = 255  # top half bright
     lying = Image.fromarray(np.ascontiguousarray(np.rot90(upright)))
     exif = lying.getexif()
     exif[0x0112] = 6  # turn a quarter clockwise to show it
@@ -95,7 +78,7 @@ def test_the_cameras_orientation_is_respected(tmp_path: Path) -> None:
     assert pixels[:, 9:].max() < 50
 
 
-def test_a_large_jpeg_read_at_a_fraction_looks_the_same(tmp_path: Path) -> None:
+def test_large_jpeg_decoded_at_a_fraction(tmp_path: Path) -> None:
     rows, columns = np.mgrid[:640, :640] / 640
     smooth = np.stack([rows, columns, 1 - rows], -1) * 255
     path = tmp_path / "image.jpg"
@@ -108,43 +91,38 @@ def test_a_large_jpeg_read_at_a_fraction_looks_the_same(tmp_path: Path) -> None:
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is no image that can be read"),
-        (b"plain text", "is no image that can be read"),
+def test_unreadable_images(tmp_path: Path) -> None:
+    path = tmp_path / "image.png"
+    for content, message in [
+        (b"", "is not an image in a supported format"),
+        (b"plain text", "is not an image in a supported format"),
         (encoded(NOISE, "PNG")[:2000], "truncated|damaged|broken"),
         (encoded(NOISE, "JPEG")[:1000], "cannot be read: image file is truncated"),
-        (encoded(NOISE, "EPS"), "is no image that can be read"),  # would start another program
-        (encoded(Image.fromarray(np.ones((4, 4), np.float32)), "TIFF"), "32 bits wide"),
-        (b"P6 20000 20000 255\n", "has more pixels than the 89,478,485"),
-        (b"P6 10000 10000 255\n", "has more pixels than the 89,478,485"),  # of which Pillow only warns
-    ],
-)
-def test_what_cannot_be_read_is_named_with_the_reason(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "image.png"
-    path.write_bytes(content)
-    with pytest.raises(UnreadableImageError, match=message) as caught:
-        decode_image(path, 8, 3)
-    assert str(path) in str(caught.value)
+        (encoded(NOISE, "EPS"), "is not an image in a supported format"),  # would start another program
+        (encoded(Image.fromarray(np.ones((4, 4), np.float32)), "TIFF"), "32-bit pixels"),
+        (b"P6 20000 20000 255\n", "has more than 89,478,485 pixels"),
+        (b"P6 10000 10000 255\n", "has more than 89,478,485 pixels"),  # Pillow only warns
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(UnreadableImageError, match=message) as caught:
+            decode_image(path, 8, 3)
+        assert str(path) in str(caught.value)
 
 
-def test_what_is_not_there_or_no_file_is_a_users_error(tmp_path: Path) -> None:
+def test_paths_that_are_not_regular_files(tmp_path: Path) -> None:
     loop = tmp_path / "loop.png"
     loop.symlink_to(loop)
     pipe = tmp_path / "pipe.png"
-    os.mkfifo(pipe)  # opened, it would be waited for
+    os.mkfifo(pipe)  # opening it would block
     for path in (tmp_path / "absent.png", tmp_path, loop, pipe):
         with pytest.raises(ValueError, match=f"{path} cannot be read: ") as caught:
             decode_image(path, 8, 3)
         assert os.strerror(0) not in str(caught.value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_a_damaged_image_is_pixels_or_an_unreadable_image(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_random_damage(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM"]))
     content = bytearray(encoded(NOISE.resize((9, 7)), kind))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -159,16 +137,37 @@ def test_a_damaged_image_is_pixels_or_an_unreadable_image(
     assert not reason or str(path) in reason
 
 
+@settings(max_examples=30, deadline=None)
 @given(
     arrays(np.uint8, st.tuples(st.integers(0, 3), st.sampled_from([1, 3]), st.just(8), st.just(8))), st.integers(1, 20)
 )
-def test_resizing_keeps_shape_and_flat_images(images: np.ndarray[Any, Any], size: int) -> None:
+def test_resize_shape_and_constant_images(images: np.ndarray[Any, Any], size: int) -> None:
     assert resize_images(images, 8) is images
     assert resize_images(images, size).shape == (*images.shape[:2], size, size)
     flat = np.full_like(images, 93)
     assert (resize_images(flat, size) == 93).all()
 
 
-def test_making_smaller_averages_instead_of_skipping() -> None:
+def test_downscaling_averages() -> None:
     checkerboard = (np.indices((32, 32)).sum(0) % 2 * 255).astype(np.uint8)[None, None]
     assert np.abs(resize_images(checkerboard, 8).astype(int)[..., 1:-1, 1:-1] - 127).max() <= 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    arrays(np.uint8, st.tuples(st.integers(1, 6), st.integers(1, 3), st.integers(1, 4), st.integers(1, 4))),
+    st.integers(0, 6),
+)
+def test_pixel_counts_of_batches_give_mean_and_deviation(images: np.ndarray[Any, Any], cut: int) -> None:
+    counts = PixelCounts(images.shape[1])
+    for part in (images[:cut], images[cut:]):
+        counts.add(part)
+    whole = images.astype(np.float64) / 255
+    np.testing.assert_allclose(counts.mean(), whole.mean((0, 2, 3)), atol=1e-12)
+    np.testing.assert_allclose(counts.std(), np.maximum(whole.std((0, 2, 3)), 1 / 255), atol=1e-7)
+
+
+def test_deviation_of_constant_images_is_positive() -> None:
+    counts = PixelCounts(1)
+    counts.add(np.full((2, 1, 3, 3), 7, np.uint8))
+    assert counts.std() == pytest.approx((1 / 255,))

@@ -1,4 +1,4 @@
-"""The real CIFAR-100 and Tiny ImageNet, where $SINGLESHOT_TEST_DATA names a folder that holds them."""
+"""The real CIFAR-100 and Tiny ImageNet, if $SINGLESHOT_TEST_DATA is set to a folder that contains them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = os.environ.get("SINGLESHOT_TEST_DATA")
 @pytest.fixture(scope="module")
 def root() -> Path:
     if not ROOT:
-        pytest.skip("SINGLESHOT_TEST_DATA names no folder with real data sets")
+        pytest.skip("SINGLESHOT_TEST_DATA is not set")
     return Path(ROOT)
 
 
@@ -30,7 +30,7 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(name: str, folder: str, root: Path, cache: Path) -> Dataset:
     if not (root / folder).is_dir():
-        pytest.skip(f"{root / folder} is not there")
+        pytest.skip(f"{root / folder} does not exist")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SINGLESHOT_CACHE", str(cache))
         return load_dataset(name, data_root=root)
@@ -46,7 +46,7 @@ def tiny_imagenet(root: Path, shared_cache: Path) -> Dataset:
     return load("tiny_imagenet", "tiny-imagenet-200", root, shared_cache)
 
 
-def test_cifar100_is_whole(cifar100: Dataset) -> None:
+def test_cifar100_is_complete(cifar100: Dataset) -> None:
     assert cifar100.train.images.shape == (50_000, 3, 32, 32)
     assert cifar100.test.images.shape == (10_000, 3, 32, 32)
     assert cifar100.train.labels.bincount().tolist() == [500] * 100
@@ -67,7 +67,7 @@ def test_cifar100_has_the_bytes_of_its_files(cifar100: Dataset, root: Path) -> N
 
 
 def test_cifar100_is_mapped_not_copied(cifar100: Dataset, root: Path, shared_cache: Path) -> None:
-    """A second load shares the pages of the first: a change of one's own is not seen by the other."""
+    """Each load has its own copy-on-write mapping."""
     again = load("cifar100", "cifar-100-binary", root, shared_cache)
     assert again.train.images.data_ptr() != cifar100.train.images.data_ptr()
     assert torch.equal(again.train.images[::1000], cifar100.train.images[::1000])
@@ -95,16 +95,16 @@ def test_tiny_imagenet_is_what_pillow_decodes(tiny_imagenet: Dataset, root: Path
     assert np.array_equal(tiny_imagenet.test.images[4321].permute(1, 2, 0).numpy(), expected)
 
 
-def test_grey_jpegs_of_tiny_imagenet_have_three_equal_channels(tiny_imagenet: Dataset, root: Path) -> None:
+def test_gray_jpegs_of_tiny_imagenet_have_three_equal_channels(tiny_imagenet: Dataset, root: Path) -> None:
     folder = root / "tiny-imagenet-200" / "val"
     names = [line.split("\t")[0] for line in (folder / "val_annotations.txt").read_text().splitlines()]
-    grey = []
+    gray = []
     for row, name in enumerate(names[:2000]):
         with Image.open(folder / "images" / name) as image:
             if image.mode == "L":
-                grey.append(row)
-    assert grey
-    images = tiny_imagenet.test.images[grey]
+                gray.append(row)
+    assert gray
+    images = tiny_imagenet.test.images[gray]
     assert torch.equal(images[:, 0], images[:, 1])
     assert torch.equal(images[:, 0], images[:, 2])
     assert float(images.double().std()) > 30

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from singleshot.data.cache import load_source
-from singleshot.data.formats.tiny_imagenet import tiny_imagenet_source
+from singleshot.data import load_dataset
+from singleshot.data.registry import find_source
 
 WNIDS = ["n03", "n01", "n02"]  # not in alphabetical order, as in the real list
 COLOURS = {"n01": (250, 10, 10), "n02": (10, 250, 10), "n03": (10, 10, 250)}
@@ -42,9 +42,9 @@ def write(root: Path, *, sort_val: bool = False) -> Path:
 
 
 @pytest.mark.parametrize("sort_val", [False, True])
-def test_images_have_the_class_of_their_folder_or_annotation(tmp_path: Path, sort_val: bool) -> None:
+def test_classes_from_folders_and_annotations(tmp_path: Path, sort_val: bool) -> None:
     write(tmp_path, sort_val=sort_val)
-    dataset = load_source(tiny_imagenet_source(tmp_path), 32)
+    dataset = load_dataset("tiny_imagenet", data_root=tmp_path, image_size=32)
     assert dataset.class_names == ("Egyptian cat", "crane (n01)", "crane (n02)")
     assert (len(dataset.train), len(dataset.test)) == (9, 6)
     for part in (dataset.train, dataset.test):
@@ -54,21 +54,23 @@ def test_images_have_the_class_of_their_folder_or_annotation(tmp_path: Path, sor
             np.testing.assert_allclose(image.double().mean((1, 2)).tolist(), expected, atol=4)
 
 
-def test_grey_and_cmyk_become_rgb(tmp_path: Path) -> None:
+def test_gray_and_cmyk_are_converted(tmp_path: Path) -> None:
     folder = write(tmp_path)
     images = folder / "train" / "n03" / "images"
     jpeg(images / "n03_0.JPEG", "n03", "L")
     jpeg(images / "n03_1.JPEG", "n03", "CMYK")
-    grey, cmyk = load_source(tiny_imagenet_source(tmp_path), 32).train.images[:2].double().mean((2, 3)).tolist()
-    assert grey[0] == grey[1] == grey[2]
+    gray, cmyk = (
+        load_dataset("tiny_imagenet", data_root=tmp_path, image_size=32).train.images[:2].double().mean((2, 3)).tolist()
+    )
+    assert gray[0] == gray[1] == gray[2]
     np.testing.assert_allclose(cmyk, COLOURS["n03"], atol=6)
 
 
-def test_changed_annotations_are_seen(tmp_path: Path) -> None:
+def test_changed_annotations_are_noticed(tmp_path: Path) -> None:
     annotations = write(tmp_path) / "val" / "val_annotations.txt"
-    before = load_source(tiny_imagenet_source(tmp_path), 8).test.labels.tolist()
+    before = load_dataset("tiny_imagenet", data_root=tmp_path, image_size=8).test.labels.tolist()
     annotations.write_text(annotations.read_text().replace("val_0.JPEG\tn01", "val_0.JPEG\tn03") + "\n")
-    after = load_source(tiny_imagenet_source(tmp_path), 8).test.labels.tolist()
+    after = load_dataset("tiny_imagenet", data_root=tmp_path, image_size=8).test.labels.tolist()
     assert before == [1, 2, 0, 1, 2, 0]
     assert after == [0, 2, 0, 1, 2, 0]
 
@@ -92,12 +94,11 @@ def append(file: str, text: str) -> Callable[[Path], None]:
 ANNOTATIONS = "val/val_annotations.txt"
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (remove("wnids.txt"), "the data set tiny_imagenet is not there; looked at .*tiny-imagenet-200.* data fetch"),
-        (append("wnids.txt", "n01\n"), "lists 3 different classes in 4 lines"),
-        (append("wnids.txt", "../n04\n"), r"wnids.txt lists '../n04'"),
+def test_damage_is_reported(tmp_path: Path) -> None:
+    cases: list[tuple[Callable[[Path], None], str]] = [
+        (remove("wnids.txt"), "dataset tiny_imagenet not found in .*tiny-imagenet-200.* data fetch"),
+        (append("wnids.txt", "n01\n"), "has 3 different classes in 4 lines"),
+        (append("wnids.txt", "../n04\n"), r"wnids.txt contains '../n04'"),
         (append("wnids.txt", "n04\n"), r"no images in .*train/n04"),
         (remove("train/n02/images/*"), "no images in .*train/n02"),
         (remove("val/images/*"), "no images in .*val/images"),
@@ -107,9 +108,8 @@ ANNOTATIONS = "val/val_annotations.txt"
         (append(ANNOTATIONS, "val_0.JPEG\tn99\n"), "line 7: 'n99' is not in wnids.txt"),
         (append(ANNOTATIONS, "val_0.JPEG\n"), "line 7: '' is not in wnids.txt"),
         (lambda folder: jpeg(folder / "val" / "images" / "extra.JPEG", "n01"), "no class for 1 images.* extra.JPEG"),
-    ],
-)
-def test_damage_is_named(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
-    damage(write(tmp_path))
-    with pytest.raises(ValueError, match=message):
-        tiny_imagenet_source(tmp_path)
+    ]
+    for number, (damage, message) in enumerate(cases):
+        damage(write(tmp_path / str(number)))
+        with pytest.raises(ValueError, match=message):
+            find_source("tiny_imagenet", tmp_path / str(number))

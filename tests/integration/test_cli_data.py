@@ -1,4 +1,4 @@
-"""``singleshot data`` as a user meets it: what is printed, and the exit code."""
+"""Output and exit codes of ``singleshot data``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Run = Callable[..., "tuple[int, str, str]"]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Runs ``singleshot data ...`` in this process, where the publishers can be replaced."""
+    """Run ``singleshot data ...`` in this process, where the publishers can be replaced."""
     monkeypatch.setenv("SINGLESHOT_CACHE", str(tmp_path / "decoded"))
     monkeypatch.setenv("SINGLESHOT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -54,39 +54,34 @@ def site() -> Iterator[Site]:
         yield site
 
 
-@pytest.mark.parametrize(
-    ("command", "example"),
-    [
+def test_help_has_an_example(run: Run) -> None:
+    for command, example in [
         ("list", "singleshot data list"),
         ("check", "singleshot data check cifar100 --data-root DIR"),
         ("fetch", "singleshot data fetch cifar100 --data-root DIR"),
-    ],
-)
-def test_help_has_an_example(command: str, example: str, run: Run) -> None:
-    code, out, _ = run(command, "--help")
-    assert code == 0
-    assert f"Example: {example}" in out
-    assert command == "list" or "NAME" in out
+    ]:
+        code, out, _ = run(command, "--help")
+        assert code == 0
+        assert f"Example: {example}" in out
+        assert command == "list" or "NAME" in out
 
 
-def test_the_command_is_there_without_the_heavy_libraries() -> None:
+def test_commands_import_no_slow_packages() -> None:
     program = (
-        "import sys, singleshot.cli.data, singleshot.data.published.publishers, singleshot.data.published.check\n"
+        "import sys, singleshot.cli.data, singleshot.data.publishers, singleshot.data.published.check\n"
         "print({'torch', 'PIL', 'matplotlib', 'sklearn'} & set(sys.modules))"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"
 
 
-def test_list_shows_what_is_here_and_where(
-    run: Run, tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_list(run: Run, tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = run("list")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[1:7]] == [
         "cifar10", "cifar100", "digits", "fashion_mnist", "mnist", "tiny_imagenet",
     ]  # fmt: skip
-    assert "169 MB  not here" in out
+    assert "169 MB  not downloaded" in out
     assert str(tmp_path / "data") in out
     serve_cifar100(site, monkeypatch)
     run("fetch", "cifar100")
@@ -102,15 +97,15 @@ def serve_cifar100(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.pages |= {f"/{name}": Page(body) for name, body in publish(monkeypatch, "cifar100", [site.url]).items()}
 
 
-def test_fetch_check_and_damage(run: Run, tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_check_and_repair(run: Run, tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     serve_cifar100(site, monkeypatch)
     folder = tmp_path / "elsewhere" / "cifar-100-binary"
     root = ("--data-root", str(folder.parent))
 
     code, out, _ = run("check", "cifar100", *root)
     assert code == 1
-    assert f"cifar100 is not here. Looked at:\n  {folder}" in out
-    assert "What to do: singleshot data fetch cifar100" in out
+    assert f"cifar100 was not found in:\n  {folder}" in out
+    assert "with: singleshot data fetch cifar100" in out
 
     code, out, err = run("fetch", "cifar100", *root)
     assert (code, out) == (0, f"cifar100 is in {folder}\n")
@@ -118,19 +113,19 @@ def test_fetch_check_and_damage(run: Run, tmp_path: Path, site: Site, monkeypatc
     assert "unpacking cifar-100-binary.tar.gz" in err
     assert "cifar-100-binary.tar.gz: 0.9 of 0.9 MB" in err  # progress in plain lines
     assert len(load_dataset("cifar100", data_root=folder.parent).train) == 200
-    assert "already, complete and as published" in run("fetch", "cifar100", *root)[2]
+    assert "already in" in run("fetch", "cifar100", *root)[2]
 
     code, out, _ = run("check", "cifar100", *root)
     assert code == 0
     assert "train.bin: ok" in out
     assert "200 training images, 2 in each of 100 classes" in out
-    assert out.endswith("All is well.\n")
+    assert out.endswith("No faults found.\n")
 
     (folder / "test.bin").write_bytes((folder / "test.bin").read_bytes()[:-10])
     code, out, _ = run("check", "cifar100", *root)
     assert code == 1
     assert "test.bin: 307,390 bytes, expected 307,400" in out
-    assert "What to do: singleshot data fetch cifar100" in out
+    assert "with: singleshot data fetch cifar100" in out
     code, out, _ = run("check", "cifar100", "--json", *root)
     assert code == 1
     assert {file["path"]: file["fault"] for file in json.loads(out)["files"]}[str(folder / "test.bin")]
@@ -139,7 +134,7 @@ def test_fetch_check_and_damage(run: Run, tmp_path: Path, site: Site, monkeypatc
     assert (folder.parent / "cifar-100-binary.old-1" / "test.bin").exists()
 
 
-def test_a_network_that_fails_is_told_with_what_to_do_by_hand(
+def test_failed_download_explains_the_manual_way(
     run: Run, tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve_cifar100(site, monkeypatch)
@@ -147,14 +142,13 @@ def test_a_network_that_fails_is_told_with_what_to_do_by_hand(
     code, out, err = run("fetch", "cifar100")
     assert (code, out) == (1, "")
     url = f"{site.url}/cifar-100-binary.tar.gz"
-    assert f"{url}: the server answers 404" in err
-    assert f"By hand: download {url}" in err
+    assert f"{url}: the server responded with 404" in err
+    assert f"To download it manually, save {url}" in err
     assert str(tmp_path / "data" / "cifar-100-binary.tar.gz") in err
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
+def test_user_errors_exit_with_2(run: Run) -> None:
+    for args, message in [
         (["check", "cifar1000"], "cifar100"),
         (["fetch", "cifar1000"], "did you mean cifar100?"),
         (["fetch", "digits"], "nothing to download"),
@@ -163,12 +157,10 @@ def test_a_network_that_fails_is_told_with_what_to_do_by_hand(
         (["fetch"], "NAME"),
         (["chekc"], "check"),
         ([], "list, check, fetch"),
-    ],
-)
-def test_mistakes_are_told_and_exit_code_2(args: list[str], message: str, run: Run) -> None:
-    code, out, err = run(*args)
-    assert (code, out) == (2, "")
-    assert message in err
+    ]:
+        code, out, err = run(*args)
+        assert (code, out) == (2, ""), args
+        assert message in err
 
 
 def test_subsets_and_unreadable_images(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,5 +189,5 @@ def test_check_of_a_folder_and_of_digits(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("check", str(tmp_path / "pets"))
     assert code == 1
     assert "2.jpg" in out
-    assert "What to do: replace or remove what is named above." in out
+    assert "Repair or remove the files named above." in out
     assert run("check", "digits")[0] == 0

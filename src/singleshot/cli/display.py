@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from singleshot.common.text import printable, printable_lines
-from singleshot.data.locations import tell
+from singleshot.data.progress import print_status
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -66,7 +66,7 @@ class Bars:
                 return
             before, tenths = tenths, done * 10 // total
             if tenths > before:
-                tell(f"{what}: {amount(done, total)}")
+                print_status(f"{what}: {amount(done, total)}")
 
         return advance
 

@@ -1,7 +1,6 @@
-"""Data sets as uint8 tensors, in memory or mapped from a file.
+"""Datasets as uint8 tensors, in memory or memory-mapped.
 
-The names are listed in ``__init__.pyi`` and loaded when first used: the command line asks for the names of the data
-sets, and must not wait for torch.
+Names are listed in ``__init__.pyi`` and loaded on first use, so that the command line can list datasets without torch.
 """
 
 import lazy_loader

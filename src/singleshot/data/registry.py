@@ -1,4 +1,4 @@
-"""The data sets by name."""
+"""Datasets by name."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from singleshot.data import locations
+from singleshot.data.locations import DATA_VARIABLE, candidate_folders, find_dataset, find_file, resolve_data_root
+from singleshot.data.publishers import PUBLICATIONS, Publication
 
 if TYPE_CHECKING:
     from singleshot.data.images import Dataset
-    from singleshot.data.source import Source
+    from singleshot.data.source import ImageSource
 
-_NAMES = sorted([*locations.FOLDERS, "digits"])
+_NAMES = sorted([*PUBLICATIONS, "digits"])
 
 
 def list_datasets() -> list[str]:
-    """The names that :func:`load_dataset` knows, beside folders of images.
+    """Return the dataset names that :func:`load_dataset` accepts, besides folders of images.
 
     >>> list_datasets()
     ['cifar10', 'cifar100', 'digits', 'fashion_mnist', 'mnist', 'tiny_imagenet']
@@ -28,40 +29,30 @@ def list_datasets() -> list[str]:
 def load_dataset(
     name: str, *, data_root: Path | None = None, image_size: int = 32, skip_unreadable: bool = False
 ) -> Dataset:
-    """A data set, its images brought to one size. What has to be decoded is decoded once and kept.
+    """Load a dataset with all images resized to one size. Decoded images are cached.
 
     Args:
-        name: one of :func:`list_datasets`, or the path of a folder with a folder of images for each class.
-        data_root: the folder of all data sets; None takes $SINGLESHOT_DATA, then the user's cache.
+        name: one of :func:`list_datasets`, or the path of a folder with a subfolder of images for each class.
+        data_root: the folder of all datasets; None uses $SINGLESHOT_DATA, then the user's cache.
         image_size: height and width in pixels.
-        skip_unreadable: leave out images that cannot be read, with a warning that counts them, instead of refusing.
+        skip_unreadable: skip unreadable images with a warning instead of raising an error.
     """
     from singleshot.common.checks import check_size
 
     size = check_size("image_size", image_size, least=1)
-    if name == "digits":  # comes with scikit-learn, needs no files
+    if name == "digits":  # bundled with scikit-learn
         from singleshot.data.formats.digits import digits_dataset
 
         return digits_dataset(size)
     from singleshot.data.cache import load_source
 
-    return load_source(find_source(name, locations.data_root(data_root)), size, skip_unreadable=skip_unreadable)
+    return load_source(find_source(name, resolve_data_root(data_root)), size, skip_unreadable=skip_unreadable)
 
 
-def find_source(name: str, root: Path) -> Source:
-    """Where the images of a data set are, looked for below the data root; an error where they are not."""
-    if name in ("cifar10", "cifar100"):
-        from singleshot.data.formats.cifar import cifar_source
-
-        return cifar_source(name, root)
-    if name in ("fashion_mnist", "mnist"):
-        from singleshot.data.formats.mnist import mnist_source
-
-        return mnist_source(name, root)
-    if name == "tiny_imagenet":
-        from singleshot.data.formats.tiny_imagenet import tiny_imagenet_source
-
-        return tiny_imagenet_source(root)
+def find_source(name: str, root: Path) -> ImageSource:
+    """Find the files of a dataset in the data root, or raise an error that says where it was expected."""
+    if name in PUBLICATIONS:
+        return _published_source(PUBLICATIONS[name], root)
     folder = Path(name).expanduser()
     if folder.is_dir() or "/" in name or os.sep in name:
         from singleshot.data.formats.folder import folder_source
@@ -70,5 +61,34 @@ def find_source(name: str, root: Path) -> Source:
     nearest = difflib.get_close_matches(name.lower(), _NAMES, n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     raise ValueError(
-        f"name={name!r} is no data set; {hint}choose one of {', '.join(_NAMES)}, or give a folder of images by class"
+        f"unknown dataset {name!r}; {hint}choose one of {', '.join(_NAMES)}, or give a folder of images by class"
     )
+
+
+def _published_source(published: Publication, root: Path) -> ImageSource:
+    found = find_dataset(published, root)
+    if found is None:
+        folders = ", ".join(str(folder) for folder in candidate_folders(published, root))
+        raise ValueError(
+            f"dataset {published.name} not found in {folders}. Download it with: singleshot data fetch "
+            f"{published.name}; or set --data-root or ${DATA_VARIABLE} to the folder that contains it"
+        )
+    folder, layout = found
+    files = {file.name: find_file(folder, file) for file in layout.files}
+    paths = [path for path in files.values() if path is not None]
+    if len(paths) < len(files):
+        missing = ", ".join(name for name, path in files.items() if path is None)
+        raise ValueError(
+            f"{folder} is incomplete: missing {missing}; download it with: singleshot data fetch {published.name}"
+        )
+    if layout.name == "images by class":
+        from singleshot.data.formats.tiny_imagenet import tiny_imagenet_source
+
+        return tiny_imagenet_source(folder)
+    if layout.name == "idx":
+        from singleshot.data.formats.mnist import mnist_source
+
+        return mnist_source(published.name, folder, paths)
+    from singleshot.data.formats.cifar import cifar_source
+
+    return cifar_source(published, folder, paths, pickled=layout.name == "python")

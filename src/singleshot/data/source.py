@@ -1,4 +1,4 @@
-"""A data set as its publisher gives it: which files it is made of, and how they are read a batch at a time."""
+"""The files of a dataset before decoding, and how to read them in batches."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from singleshot.data.decoding import Pixels, UnreadableImageError, decode_image, resize_images
-from singleshot.data.locations import missing_dataset
+from singleshot.data.decoding import Pixels, UnreadableImageError, decode_image
 
 Labels = npt.NDArray[np.int64]
+LabelledFile = tuple[Path, int]
+"""A file with one image, and its class."""
 
-BATCH = 500  # images held in memory at once while a set is decoded
+BATCH = 500  # images held in memory at once while decoding
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A few decoded images (N, C, S, S) with their labels (N,), and why others among them could not be read."""
+class ImageBatch:
+    """Decoded images (N, C, S, S) with labels (N,), and the reasons why other images of the batch are unreadable."""
 
     images: Pixels
     labels: Labels
@@ -27,41 +28,33 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Source:
-    """A data set that is there, not yet decoded. ``train`` and ``test`` read it at a given size, in order."""
+class ImageSource:
+    """The files of a dataset. ``train`` and ``test`` decode them in order, at the given image size."""
 
     name: str
     root: Path
-    files: tuple[Path, ...]  # all that is read, below root
+    files: tuple[Path, ...]  # every file that is read, below root
     class_names: tuple[str, ...]
     channels: int
-    train: Callable[[int], Iterator[Batch]]
-    test: Callable[[int], Iterator[Batch]]
-    image_files: int | None = None  # how many images with a file each, which are slow to decode
-
-
-@dataclass(frozen=True)
-class ImageFile:
-    """A file that holds one image, and its class."""
-
-    path: Path
-    label: int
+    train: Callable[[int], Iterator[ImageBatch]]
+    test: Callable[[int], Iterator[ImageBatch]]
+    image_files: int | None = None  # number of images if each has its own file, which is slow to decode
 
 
 def image_file_source(
     name: str,
     root: Path,
     class_names: tuple[str, ...],
-    train: Sequence[ImageFile],
-    test: Sequence[ImageFile],
+    train: Sequence[LabelledFile],
+    test: Sequence[LabelledFile],
     *,
     lists: Sequence[Path] = (),
-) -> Source:
-    """A data set of image files, taken as RGB; ``lists`` are other files that say what is in them."""
-    return Source(
+) -> ImageSource:
+    """Return a source of RGB image files; ``lists`` are other files that the classes were read from."""
+    return ImageSource(
         name=name,
         root=root,
-        files=(*lists, *(image.path for image in (*train, *test))),
+        files=(*lists, *(path for path, _ in (*train, *test))),
         class_names=class_names,
         channels=3,
         train=lambda size: _decode_files(train, size),
@@ -70,48 +63,21 @@ def image_file_source(
     )
 
 
-def resized_batches(images: Pixels, labels: Labels, size: int) -> Iterator[Batch]:
-    """Batches of images that are in memory already, brought to the size."""
-    for start in range(0, len(images), BATCH):
-        stop = start + BATCH
-        yield Batch(resize_images(images[start:stop], size), labels[start:stop])
-
-
-def first_complete(name: str, candidates: Sequence[tuple[Path, Sequence[str]]]) -> Path:
-    """The first folder that holds all the files it should, or an error that says what is missing where.
-
-    A name such as ``a|b`` asks for any one of the alternatives.
-    """
-    for folder, needed in candidates:
-        if not _missing(folder, needed):
-            return folder
-    for folder, needed in candidates:
-        missing = _missing(folder, needed)
-        if folder.is_dir() and len(missing) < len(needed):
-            names = ", ".join(missing).replace("|", " or ")
-            raise ValueError(f"{folder} is incomplete: it lacks {names}; singleshot data fetch {name} gets it all")
-    raise missing_dataset(name, [folder for folder, _ in candidates])
-
-
-def _missing(folder: Path, needed: Sequence[str]) -> list[str]:
-    return [names for names in needed if not any((folder / name).is_file() for name in names.split("|"))]
-
-
-def _decode_files(files: Sequence[ImageFile], size: int) -> Iterator[Batch]:
+def _decode_files(files: Sequence[LabelledFile], size: int) -> Iterator[ImageBatch]:
     for start in range(0, len(files), BATCH):
         images, labels, unreadable = [], [], []
-        for file in files[start : start + BATCH]:
-            pixels = _decoded_or_reason(file.path, size)
+        for path, label in files[start : start + BATCH]:
+            pixels = _decode_or_explain(path, size)
             if isinstance(pixels, str):
                 unreadable.append(pixels)
             else:
                 images.append(pixels)
-                labels.append(file.label)
-        together = np.stack(images) if images else np.empty((0, 3, size, size), np.uint8)
-        yield Batch(together, np.array(labels, np.int64), tuple(unreadable))
+                labels.append(label)
+        stacked = np.stack(images) if images else np.empty((0, 3, size, size), np.uint8)
+        yield ImageBatch(stacked, np.array(labels, np.int64), tuple(unreadable))
 
 
-def _decoded_or_reason(path: Path, size: int) -> Pixels | str:
+def _decode_or_explain(path: Path, size: int) -> Pixels | str:
     try:
         return decode_image(path, size, channels=3)
     except UnreadableImageError as error:

@@ -1,1 +1,1 @@
-"""One reader per data set, each for the files as their publisher lays them out."""
+"""Readers for the file formats of the datasets."""

@@ -1,4 +1,4 @@
-"""Tiny ImageNet: 200 classes of 64×64 JPEGs. Its labelled ``val`` split is the test part."""
+"""Tiny ImageNet: 200 classes of 64×64 JPEGs. The labelled ``val`` split is the test set."""
 
 from __future__ import annotations
 
@@ -6,58 +6,62 @@ from collections import Counter
 from pathlib import Path
 
 from singleshot.data.formats.folder import images_below
-from singleshot.data.locations import candidate_folders
-from singleshot.data.source import ImageFile, Source, first_complete, image_file_source
+from singleshot.data.source import ImageSource, LabelledFile, image_file_source
+
+_DAMAGED = "the dataset is damaged or incomplete, download it again with: singleshot data fetch tiny_imagenet"
 
 
-def tiny_imagenet_source(root: Path) -> Source:
-    """Tiny ImageNet in a data root; any number of its classes and images."""
-    folder = first_complete(_NAME, [(folder, ["wnids.txt"]) for folder in candidate_folders(_NAME, root)])
-    wnids = _lines(folder / "wnids.txt")
+def tiny_imagenet_source(folder: Path) -> ImageSource:
+    """Find the images of Tiny ImageNet. Subsets of its classes and images are accepted."""
+    lists = [folder / "wnids.txt", folder / "words.txt", folder / "val" / "val_annotations.txt"]
+    wnids = _lines(lists[0])
     if len(wnids) < 2 or len(set(wnids)) != len(wnids):
         raise ValueError(
-            f"{folder / 'wnids.txt'} lists {len(set(wnids))} different classes in {len(wnids)} lines; "
-            "at least two are needed, each once"
+            f"{lists[0]} has {len(set(wnids))} different classes in {len(wnids)} lines; "
+            "at least two are needed, without duplicates"
         )
-    _check_plain_names(folder / "wnids.txt", wnids)
-    train = [ImageFile(path, label) for label, wnid in enumerate(wnids) for path in _images(folder / "train" / wnid)]
-    lists = [folder / "wnids.txt", folder / "words.txt", folder / "val" / "val_annotations.txt"]
+    for wnid in wnids:
+        if not wnid.isalnum():  # it becomes a folder's name
+            raise ValueError(f"{lists[0]} contains {wnid!r}, expected names such as n01443537; {_DAMAGED}")
+    train = [(path, label) for label, wnid in enumerate(wnids) for path in _images(folder / "train" / wnid)]
     return image_file_source(
-        _NAME,
+        "tiny_imagenet",
         folder,
-        _class_names(folder, wnids),
+        _class_names(lists[1], wnids),
         train,
-        _test_files(folder, wnids),
+        _test_files(folder / "val", lists[2], wnids),
         lists=[path for path in lists if path.is_file()],
     )
 
 
-def _test_files(folder: Path, wnids: list[str]) -> list[ImageFile]:
-    """As published, all in one folder with a list of their classes; or sorted into a folder per class."""
+def _test_files(folder: Path, annotations: Path, wnids: list[str]) -> list[LabelledFile]:
+    """Find the test images: in one folder with a list of their classes, as published, or in a folder per class."""
     labels = {wnid: label for label, wnid in enumerate(wnids)}
-    annotations = folder / "val" / "val_annotations.txt"
     if not annotations.is_file():
-        return [ImageFile(path, label) for wnid, label in labels.items() for path in _images(folder / "val" / wnid)]
-    # Only files that a look into the folder shows can be meant: a name such as ../../x leads nowhere.
-    there = {path.name: path for path in _images(folder / "val" / "images")}
+        return [(path, label) for wnid, label in labels.items() for path in _images(folder / wnid)]
+    # Only names found in the folder are accepted, so a name such as ../../x cannot escape from it.
+    images = {path.name: path for path in _images(folder / "images")}
     files = {}
     for number, line in enumerate(_lines(annotations), start=1):
         name, wnid = (*line.split("\t"), "", "")[:2]
-        if name not in there or wnid not in labels:
-            known = "is not in wnids.txt" if name in there else "is not in val/images"
-            raise ValueError(f"{annotations}, line {number}: {(wnid if name in there else name)!r} {known}; {_AGAIN}")
-        files[name] = ImageFile(there[name], labels[wnid])
-    nameless = sorted(there.keys() - files.keys())
-    if nameless:
-        raise ValueError(f"{annotations} has no class for {len(nameless)} images, the first is {nameless[0]}; {_AGAIN}")
+        if name not in images:
+            raise ValueError(f"{annotations}, line {number}: {name!r} is not in val/images; {_DAMAGED}")
+        if wnid not in labels:
+            raise ValueError(f"{annotations}, line {number}: {wnid!r} is not in wnids.txt; {_DAMAGED}")
+        files[name] = (images[name], labels[wnid])
+    unlabelled = sorted(images.keys() - files.keys())
+    if unlabelled:
+        raise ValueError(
+            f"{annotations} has no class for {len(unlabelled)} images, the first is {unlabelled[0]}; {_DAMAGED}"
+        )
     return list(files.values())
 
 
-def _class_names(folder: Path, wnids: list[str]) -> tuple[str, ...]:
-    """The first word for each class; where two classes share it, with the identifier that tells them apart."""
+def _class_names(words_path: Path, wnids: list[str]) -> tuple[str, ...]:
+    """Return the first word of each class, followed by the WordNet ID if several classes share the word."""
     words = {}
-    if (folder / "words.txt").is_file():
-        for line in _lines(folder / "words.txt"):
+    if words_path.is_file():
+        for line in _lines(words_path):
             wnid, _, synonyms = line.partition("\t")
             words[wnid] = synonyms.split(",")[0].strip()
     names = [words.get(wnid) or wnid for wnid in wnids]
@@ -70,18 +74,8 @@ def _lines(path: Path) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _check_plain_names(path: Path, wnids: list[str]) -> None:
-    for wnid in wnids:
-        if not wnid.isalnum():  # it becomes a folder's name
-            raise ValueError(f"{path} lists {wnid!r}, expected names such as n01443537; {_AGAIN}")
-
-
 def _images(folder: Path) -> list[Path]:
     found = images_below(folder)
     if not found:
-        raise ValueError(f"there are no images in {folder}; {_AGAIN}")
+        raise ValueError(f"no images in {folder}; {_DAMAGED}")
     return found
-
-
-_NAME = "tiny_imagenet"
-_AGAIN = "the data set is damaged or incomplete, singleshot data fetch tiny_imagenet gets it again"

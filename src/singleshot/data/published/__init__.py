@@ -1,1 +1,1 @@
-"""What publishers offer: checksums, downloads, archives, and the check that a copy is complete."""
+"""Published datasets: checksums, downloads, archives and verification."""

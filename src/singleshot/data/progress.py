@@ -1,0 +1,33 @@
+"""Status messages and progress on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+ProgressCallback = Callable[[int, "int | None"], None]
+"""Called with the amount done and the total, or None if the total is unknown."""
+
+
+def print_status(message: str) -> None:
+    """Print a line to standard error."""
+    print(message, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def decoding_progress(name: str, images: int | None) -> Iterator[Callable[[int], None]]:
+    """Yield a function that advances the progress by a number of images. Show nothing if ``images`` is None."""
+    if images is None:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        print_status(f"decoding {images:,} images of {name}; this is done once")
+    columns = (TextColumn("decoding {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=images)
+        yield lambda done: progress.update(task, advance=done)

@@ -1,0 +1,86 @@
+"""Published datasets: where they come from, and the sizes and checksums of their files.
+
+The facts are in ``publishers.json``. MNIST comes from mirrors, since its publisher no longer serves the files.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file to download, with the URLs that serve it, preferred first."""
+
+    name: str
+    urls: tuple[str, ...]
+    size: int
+    checksum: str  # "sha256:…" or "md5:…"
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A file of an unpacked dataset. Size and checksum are those of the decompressed content."""
+
+    name: str
+    size: int | None = None
+    checksum: str | None = None
+    may_be_gzipped: bool = False
+
+
+@dataclass(frozen=True)
+class DatasetLayout:
+    """One of the versions in which a dataset is published. The readers rely on the order of the files."""
+
+    name: str
+    files: tuple[KnownFile, ...]
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A published dataset."""
+
+    name: str
+    title: str
+    homepage: str
+    terms: str
+    classes: int
+    train_images: int
+    test_images: int
+    folders: tuple[str, ...]  # in the data root; downloads go to the first, others are in common use
+    downloads: tuple[RemoteFile, ...]
+    layouts: tuple[DatasetLayout, ...]
+    unpacked_bytes: int | None = None  # approximate content of the archive; None if the files are not archived
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether the download is an archive."""
+        return self.unpacked_bytes is not None
+
+    @property
+    def download_bytes(self) -> int:
+        """The total size of the downloads."""
+        return sum(download.size for download in self.downloads)
+
+
+def _read_publications() -> dict[str, Publication]:
+    content = Path(__file__).with_name("publishers.json").read_bytes()
+    return {publication.name: publication for publication in msgspec.json.decode(content, type=list[Publication])}
+
+
+PUBLICATIONS = _read_publications()
+
+
+def find_publication(name: str) -> Publication:
+    """Return a published dataset by name, or raise an error that suggests the nearest name."""
+    if name in PUBLICATIONS:
+        return PUBLICATIONS[name]
+    if name == "digits":
+        raise ValueError("digits is bundled with scikit-learn; there is nothing to download")
+    nearest = difflib.get_close_matches(name.lower().replace("-", "_"), PUBLICATIONS, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    raise ValueError(f"unknown dataset {name!r}; {hint}Choose one of {', '.join(PUBLICATIONS)}")
