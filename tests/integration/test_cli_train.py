@@ -193,7 +193,7 @@ def test_predict_classifies_files_and_folders_and_abstains(place: Path, tmp_path
     images = ["photos[/0].png", str(long)]
     assert [line.split() for line in lines[1:-1]] == [[image, "—", "abstained", confidence] for image in images]
     assert lines[-1] == "2 of 2 abstained: confidence below 1"
-    assert re.match(r"1 left out; the first: .*broken\.png is no image", table.stderr)
+    assert re.match(r"1 left out; the first: .*broken\.png is not an image", table.stderr)
     stopped = singleshot("predict", "runs/base", tmp_path / "broken.png", cwd=place)
     assert stopped.returncode == 2
     assert re.fullmatch(r"singleshot: \S+broken\.png .*; --skip-unreadable goes on without it\n", stopped.stderr)
