@@ -79,12 +79,12 @@ def drop_from_cache(folder: Path, file: str) -> None:
 
 def evaluate(folder: Path, file: str, replicates: int = 0) -> float:
     """What ``singleshot evaluate FILE --replicates ...`` does."""
-    from singleshot.evaluation.evaluation import evaluate_predictions
+    from singleshot.evaluation.core import evaluate_file
     from singleshot.predictions import read_predictions
 
     told = {"labels": str(folder / "labels.npy")} if file == "npy" else {}
     predictions = read_predictions(folder / FILES[file], labels=told.get("labels"))
-    return evaluate_predictions(predictions, replicates=replicates).result.ece
+    return evaluate_file(predictions, replicates=replicates).result.ece
 
 
 JOBS: dict[str, Callable[[Path, str], float]] = {
@@ -97,7 +97,7 @@ JOBS: dict[str, Callable[[Path, str], float]] = {
 def run_job(job: str, folder: Path, file: str, place: str) -> None:
     import torch
 
-    import singleshot.evaluation.evaluation  # noqa: F401
+    import singleshot.evaluation.core  # noqa: F401
 
     torch.set_num_threads(1)
     if place == DISK:

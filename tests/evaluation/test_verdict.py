@@ -1,130 +1,153 @@
-"""Verdicts: what is said of classifiers whose calibration is known, and what is not claimed of few examples."""
+"""Verdicts on classifiers of known calibration, and advice on the disagreement measure."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from singleshot.evaluation.verdict import Tone, verdict
-from singleshot.predictions import read_predictions
-from singleshot.report.page.subject import measure
+from singleshot.evaluation.core import evaluate_arrays
+from singleshot.evaluation.verdict import Tone, measure_advice, verdict
+from singleshot.metrics.examples import Examples
+from singleshot.training.recipe import LossName, MeasureName, Recipe
 
 
-def judged(folder: Path, sharper: float, rows: int, replicates: int | None = 100) -> tuple[str, Tone]:
-    """Logits whose softmax was the truth before they were multiplied."""
+def verdict_on_logits(factor: float, rows: int, replicates: int | None = 100) -> tuple[str, Tone]:
+    """Verdict on calibrated logits that are multiplied by a factor."""
     random = np.random.default_rng(3)
     logits = random.normal(size=(rows, 4)) * 1.5
     labels = (logits + random.gumbel(size=logits.shape)).argmax(1)
-    np.savez(folder / "p.npz", logits=logits * sharper, labels=labels)
-    return verdict(measure(read_predictions(folder / "p.npz"), replicates).evaluation)
+    return verdict(evaluate_arrays(logits=logits * factor, labels=labels, replicates=replicates, keep_examples=True))
 
 
-def test_overconfident(tmp_path: Path) -> None:
-    sentence, tone = judged(tmp_path, 3, 4000)
+def verdict_on_two_classes(confidence: Any, right: Any) -> tuple[str, Tone]:
+    """Verdict on two classes, of which the first is always predicted."""
+    probs = np.stack([confidence, 1 - confidence], 1)
+    evaluation = evaluate_arrays(
+        probs=probs, labels=1 - right.astype(int), replicates=100, keep_examples=True, test_calibration=False
+    )
+    return verdict(evaluation)
+
+
+def test_over_and_underconfident() -> None:
+    sentence, tone = verdict_on_logits(3, 4000)
     assert sentence.startswith("Overconfident by 2")
     assert " points; scores of 0.9 and above are right " in sentence
-    assert sentence.endswith(" of them).")
+    assert sentence.endswith(" examples).")
     assert tone == "bad"
-
-
-def test_underconfident(tmp_path: Path) -> None:
-    sentence, tone = judged(tmp_path, 0.4, 4000)
+    assert verdict_on_logits(3, 4000, replicates=0)[0] == sentence
+    sentence, tone = verdict_on_logits(0.4, 4000)
     assert sentence.startswith("Underconfident by ")
     assert tone == "bad"
 
 
 @pytest.mark.parametrize(
-    ("rows", "start", "expected"),
+    ("rows", "replicates", "start", "expected"),
     [
-        (8000, "No miscalibration shows in 8,000 examples; scores of 0.9 and above are right 9", "good"),
-        (60, "No miscalibration shows in 60 examples, but so few could hide an error of ", "unclear"),
-        (20, "Too few to judge: 20 examples", "unclear"),
+        (8000, 100, "No miscalibration found in 8,000 examples; scores of 0.9 and above are right 9", "good"),
+        (8000, 0, "No miscalibration found in 8,000 examples", "good"),
+        (60, 100, "No miscalibration found in 60 examples, but an error of ", "unclear"),
+        (20, 100, "Too few examples for a verdict: 20", "unclear"),
     ],
 )
-def test_calibrated(rows: int, start: str, expected: Tone, tmp_path: Path) -> None:
-    sentence, tone = judged(tmp_path, 1, rows)
+def test_calibrated(rows: int, replicates: int, start: str, expected: Tone) -> None:
+    sentence, tone = verdict_on_logits(1, rows, replicates)
     assert sentence.startswith(start)
     assert tone == expected
-
-
-def test_without_intervals_chance_is_still_not_blamed(tmp_path: Path) -> None:
-    assert judged(tmp_path, 3, 4000, replicates=0)[0] == judged(tmp_path, 3, 4000)[0]
-    sentence, tone = judged(tmp_path, 1, 8000, replicates=0)
-    assert sentence.startswith("No miscalibration shows in 8,000 examples")
-    assert tone == "good"
-
-
-def of_two(folder: Path, confidence: Any, right: Any) -> tuple[str, Tone]:
-    """Two classes, of which the first is predicted."""
-    np.savez(folder / "p.npz", probs=np.stack([confidence, 1 - confidence], 1), labels=1 - right.astype(int))
-    return verdict(measure(read_predictions(folder / "p.npz"), 100).evaluation)
 
 
 @pytest.mark.parametrize(
     ("confidence", "count", "start", "expected"),
     [
-        (0.93, 40, "No miscalibration shows in 40 examples, but so few", "unclear"),  # 0.93^40 = 0.055: it may happen
+        (0.93, 40, "No miscalibration found in 40 examples, but ", "unclear"),  # 0.93^40 = 0.055: chance
         (0.93, 400, "Underconfident by 7 ± 3 points; ", "bad"),
-        (1 - 1e-9, 400, "No miscalibration shows in 400 examples; ", "good"),
-        # Wilson: of 50 right answers in 50, the true accuracy may be 0.929
-        (0.999, 50, "No miscalibration shows in 50 examples, but so few could hide an error of 7 points", "unclear"),
+        (1 - 1e-9, 400, "No miscalibration found in 400 examples; ", "good"),
+        # Wilson: with 50 of 50 right, the true accuracy may be 0.929
+        (0.999, 50, "No miscalibration found in 50 examples, but an error of 7 points could go undetected", "unclear"),
     ],
 )
-def test_all_right(confidence: float, count: int, start: str, expected: Tone, tmp_path: Path) -> None:
-    sentence, tone = of_two(tmp_path, np.full(count, confidence), np.ones(count))
+def test_all_right(confidence: float, count: int, start: str, expected: Tone) -> None:
+    sentence, tone = verdict_on_two_classes(np.full(count, confidence), np.ones(count))
     assert sentence.startswith(start)
     assert tone == expected
 
 
-def test_what_the_mean_shows_and_the_bins_do_not_is_bad_as_well(tmp_path: Path) -> None:
-    # 0.8 sure on average and right in 39 of 60: 2.4 standard errors, while the interval of the ECE starts at 0
+def test_mean_gap_and_binned_error() -> None:
+    # 0.8 confident on average and right in 39 of 60: 2.4 standard errors, while the interval of the ECE starts at 0
     right = np.ones(60)
     right[np.linspace(0, 59, 21).astype(int)] = 0
-    sentence, tone = of_two(tmp_path, np.linspace(0.62, 0.98, 60), right)
+    sentence, tone = verdict_on_two_classes(np.linspace(0.62, 0.98, 60), right)
     assert sentence.startswith("Overconfident by 15 ± 14 points; ")
-    assert tone == "fair"  # it may be hardly more than nothing
-
-
-def test_what_decides_the_tone_is_named(tmp_path: Path) -> None:
-    # gaps of 0.085 and −0.035: 0.025 on average, 0.06 score by score
+    assert tone == "fair"  # the gap may be small
+    # gaps of 0.085 and −0.035: 0.025 on average, 0.06 per bin, which decides the tone
     right = np.r_[np.arange(2000) < 1810, np.arange(2000) < 1270]
-    sentence, tone = of_two(tmp_path, np.repeat([0.99, 0.6], 2000), right)
-    assert sentence.startswith("Overconfident by 2 ± 1 points on average, and off by 6 points score by score; ")
+    sentence, tone = verdict_on_two_classes(np.repeat([0.99, 0.6], 2000), right)
+    assert sentence.startswith("Overconfident by 2 ± 1 points on average, with scores off by 6 points in either")
+    assert tone == "bad"
+    # gaps of 0.33 and −0.22: 0.055 on average, 0.275 per bin
+    right = np.r_[np.arange(500) < 330, np.arange(500) < 410]
+    sentence, tone = verdict_on_two_classes(np.repeat([0.99, 0.6], 500), right)
+    assert sentence.startswith("Overconfident by 6 ± 4 points on average, with scores off by 28 points in either")
+    assert tone == "bad"
+    # gaps that cancel: both are right in 80 %
+    right = np.tile(np.arange(1000) % 5 != 0, 2)
+    sentence, tone = verdict_on_two_classes(np.repeat([0.95, 0.65], 1000), right)
+    assert sentence.startswith("Calibrated on average, but scores are off by 15 points")
+    assert "scores of 0.9 and above are right 80 % of the time (1,000 examples)" in sentence
     assert tone == "bad"
 
 
-def test_a_score_itself_is_among_those_at_and_above_it(tmp_path: Path) -> None:
+def test_high_scores_include_the_threshold() -> None:
     right = np.arange(1000) % 10 != 0
-    sentence, _ = of_two(tmp_path, np.repeat([0.9, 0.95], 500), right)
-    assert "scores of 0.9 and above are right 90 % of the time (1,000 of them)" in sentence
+    sentence, _ = verdict_on_two_classes(np.repeat([0.9, 0.95], 500), right)
+    assert "scores of 0.9 and above are right 90 % of the time (1,000 examples)" in sentence
 
 
-def test_calibrated_classifiers_are_rarely_found_to_be_off_and_hardly_ever_called_bad(tmp_path: Path) -> None:
+def test_calibrated_classifiers_are_rarely_reported_and_hardly_ever_bad() -> None:
     random = np.random.default_rng(0)
     tones = []
     for _ in range(150):
         confidence = random.uniform(0.5, 1, 100)
-        sentence, tone = of_two(tmp_path, confidence, random.random(100) < confidence)
-        tones.append(tone if not sentence.startswith("No miscalibration shows") else "none")
-    off = len(tones) - tones.count("none")
-    assert off <= 150 * 0.075 + 3 * (150 * 0.075 * 0.925) ** 0.5
+        sentence, tone = verdict_on_two_classes(confidence, random.random(100) < confidence)
+        tones.append(tone if not sentence.startswith("No miscalibration found") else "none")
+    reported = len(tones) - tones.count("none")
+    assert reported <= 150 * 0.075 + 3 * (150 * 0.075 * 0.925) ** 0.5
     assert tones.count("bad") <= 4
 
 
-def test_what_is_off_on_average_is_not_called_right_on_average(tmp_path: Path) -> None:
-    # gaps of 0.33 and −0.22: 0.055 on average, 0.275 score by score
-    right = np.r_[np.arange(500) < 330, np.arange(500) < 410]
-    sentence, tone = of_two(tmp_path, np.repeat([0.99, 0.6], 500), right)
-    assert sentence.startswith("Overconfident by 6 ± 4 points on average, and off by 28 points score by score; ")
-    assert tone == "bad"
+def held_out(confidence: float, accuracy: float, count: int = 1000) -> Examples:
+    probs = torch.tensor([[confidence, 1 - confidence]]).expand(count, 2)
+    return Examples.of(probs=probs, labels=(torch.arange(count) >= accuracy * count).long())
 
 
-def test_gaps_that_cancel_out(tmp_path: Path) -> None:
-    right = np.tile(np.arange(1000) % 5 != 0, 2)  # both are right in 80 %
-    sentence, tone = of_two(tmp_path, np.repeat([0.95, 0.65], 1000), right)
-    assert sentence.startswith("Right on average, but off by 15 points score by score")
-    assert "scores of 0.9 and above are right 80 % of the time (1,000 of them)" in sentence
-    assert tone == "bad"
+def test_advice_for_miscalibrated_networks() -> None:
+    weak: tuple[MeasureName, ...] = ("bhattacharyya", "unbiased")
+    for measure in weak:
+        advice = measure_advice(Recipe(measure=measure), held_out(0.9, 0.6))
+        assert advice == (
+            "Overconfident by 30 points on held-out images: try --measure total_variation, which regularises more."
+        )
+    strong: tuple[MeasureName, ...] = ("total_variation", "hellinger")
+    for measure in strong:
+        advice = measure_advice(Recipe(measure=measure), held_out(0.6, 0.9))
+        assert advice == (
+            "Underconfident by 30 points on held-out images: try --measure bhattacharyya, which regularises less."
+        )
+
+
+def test_no_advice() -> None:
+    cases: list[tuple[LossName, MeasureName, float, float, int]] = [
+        ("vwci", "bhattacharyya", 0.9, 0.9, 1000),  # calibrated
+        ("vwci", "bhattacharyya", 0.9, 0.8, 50),  # chance may explain it
+        ("vwci", "bhattacharyya", 0.95, 0.0, 1),  # too few examples
+        ("vwci", "bhattacharyya", 0.95, 0.0, 2),
+        ("vwci", "bhattacharyya", 0.6, 0.9, 1000),  # no weaker measure
+        ("vwci", "total_variation", 0.9, 0.6, 1000),  # no stronger measure
+        ("vwci", "epistemic", 0.9, 0.6, 1000),  # no evidence for either direction
+        ("cross_entropy", "bhattacharyya", 0.9, 0.6, 1000),  # has no measure
+    ]
+    for loss, measure, confidence, accuracy, count in cases:
+        advice = measure_advice(Recipe(loss=loss, measure=measure), held_out(confidence, accuracy, count))
+        assert advice is None, (loss, measure, confidence, accuracy, count)

@@ -40,7 +40,7 @@ def test_a_result_is_what_the_run_gives_by_hand(tmp_path: Path) -> None:
     result = execute(job, tmp_path)
     run = Run.open(tmp_path / job.key)
     for split in ("test", "validation"):
-        by_hand, _ = evaluate_run(run.folder, split=split)
+        by_hand = evaluate_run(run.folder, split=split, replicates=0).result
         assert result.metrics(split) == pytest.approx(by_hand.metrics())
     assert (result.rescaled.fitted_on, result.seconds > 0) == ("validation", True)
 

@@ -41,8 +41,8 @@ def test_calibrate_fits_on_one_file_and_fixes_another(place: Path, capsys: pytes
     run(calibrate, "test.npz", "--load-scaling", "s.json", "-o", "again.npz")
     shown = capsys.readouterr().out
     assert re.match(r"test\.npz: 1,500 examples, 4 classes; temperature \d\.\d{4}, from s\.json\n", shown)
-    assert "Before: On average overconfident by" in shown
-    assert shown.endswith("The new predictions:  again.npz\n")
+    assert "Before: Overconfident by" in shown
+    assert shown.endswith("Predictions: again.npz\n")
     np.testing.assert_array_equal(read_predictions("again.npz").load().scores, fixed.load().scores)
 
 
@@ -60,66 +60,107 @@ def oracle_temperature(logits: Any, labels: Any) -> float:
     return float(np.exp(found.x))
 
 
-@pytest.mark.parametrize("method", ["vector", "matrix", "isotonic", "histogram"])
-def test_other_methods_fix_probabilities_of_another_format(
-    method: str, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_methods_and_probabilities_in_another_format(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chunk = read_predictions("test.npz").load()
     probs = oracle.softmax(chunk.scores.astype(np.float64))
     rows = [
         ",".join(map(repr, row)) + f",{'abcd'[label]}" for row, label in zip(probs.tolist(), chunk.labels, strict=True)
     ]
     Path("test.csv").write_text("\n".join(["prob_a,prob_b,prob_c,prob_d,label", *rows]))
-    run(calibrate, "test.csv", "--fit-on", "val.npz", "--method", method, "-o", "fixed.npz", "--json")
-    found = shown_json(capsys)
-    assert found["method"] == method
-    assert found["after"]["nll"] < found["before"]["nll"]
-    calibration = ss.Calibration()
-    for batch in read_predictions("fixed.npz").batches(100):
-        calibration.update(**batch)
-    assert calibration.compute().ece == pytest.approx(found["after"]["ece"], abs=1e-9)
+    for method in ("vector", "matrix", "isotonic", "histogram"):
+        run(calibrate, "test.csv", "--fit-on", "val.npz", "--method", method, "-o", "fixed.npz", "--json")
+        found = shown_json(capsys)
+        assert found["method"] == method
+        assert found["after"]["nll"] < found["before"]["nll"], method
+        calibration = ss.Calibration()
+        for batch in read_predictions("fixed.npz").batches(100):
+            calibration.update(**batch)
+        assert calibration.compute().ece == pytest.approx(found["after"]["ece"], abs=1e-9), method
 
 
 def test_a_fitting_set_with_a_missing_class_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chunk = read_predictions("val.npz").load()
     kept = chunk.labels != 2
     np.savez("few.npz", logits=chunk.scores[kept], labels=chunk.labels[kept], class_names=list("abcd"))
-    with pytest.warns(UserWarning, match=r"few\.npz has no example of 1 of 4 classes \(c\)"):
+    with pytest.warns(UserWarning, match=r"few\.npz has no examples of 1 of 4 classes \(c\)"):
         run(calibrate, "test.npz", "--fit-on", "few.npz")
     with pytest.warns(UserWarning, match="class 2 has no example in the fitting set"):
         run(calibrate, "test.npz", "--fit-on", "few.npz", "--method", "vector")
 
 
-def test_the_file_that_is_judged_is_fitted_on_only_when_that_is_said(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fitting_on_the_evaluated_file_needs_a_flag(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("link.npz").symlink_to("test.npz")
     for same in ("test.npz", "./test.npz", "link.npz"):
-        with pytest.raises(ValueError, match="cannot be both fitted on and judged by"):
+        with pytest.raises(ValueError, match="is also the file to fit on"):
             run(calibrate, "test.npz", "--fit-on", same)
     run(calibrate, "test.npz", "--fit-on", "test.npz", "--allow-same")
-    assert "Fitted on the file it is judged by" in capsys.readouterr().out
+    assert "Fitted on the evaluated file" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ([], "give either --fit-on FILE"),
-        (["--fit-on", "val.npz", "--load-scaling", "s.json"], "give either --fit-on FILE"),
-        (["--load-scaling", "s.json"], "--load-scaling s.json: there is no such file"),
-        (["--fit-on", "val.npz", "-o", "fixed.csv"], "--output fixed.csv must end in .npz"),
-        (["--fit-on", "val.npz", "-o", "test.npz"], "--output test.npz is a file that is read from"),
-        (["--fit-on", "val.npz", "-o", "val.npz"], "--output val.npz is a file that is read from"),
-        (["--fit-on", "absent.npz"], "absent.npz: there is no such file"),
-        (["--fit-on", "three.npz"], "three.npz has 3 classes and test.npz has 4"),
-        (["--fit-on", "turned.npz"], "class 0 is 'd' in the one and 'a' in the other"),
-        (["--fit-on", "val.npz", "--bins", "0"], "--bins must be a whole number of at least 1, got 0"),
-    ],
-)
-def test_mistakes_in_calibrate(args: list[str], message: str, place: Path) -> None:
+INVALID: list[tuple[list[str], str]] = [
+    ([], "set either --fit-on FILE"),
+    (["--fit-on", "val.npz", "--load-scaling", "s.json"], "set either --fit-on FILE"),
+    (["--load-scaling", "s.json"], "--load-scaling s.json: no such file"),
+    (["--fit-on", "val.npz", "-o", "fixed.csv"], "--output fixed.csv must end in .npz"),
+    (["--fit-on", "val.npz", "-o", "test.npz"], "--output test.npz is also an input"),
+    (["--fit-on", "val.npz", "-o", "val.npz"], "--output val.npz is also an input"),
+    (["--fit-on", "val.npz", "--save-scaling", "s.npz"], "--save-scaling s.npz must end in .json"),
+    (["--fit-on", "absent.npz"], "absent.npz: no such file"),
+    (["--fit-on", "three.npz"], "three.npz has 3 classes, test.npz has 4"),
+    (["--fit-on", "turned.npz"], "class 0 is 'd' and 'a'"),
+    (["--fit-on", "val.npz", "--bins", "0"], "--bins must be "),
+]
+
+
+def test_invalid_arguments(place: Path) -> None:
     logits, labels = calibrated(2, 50)
     np.savez("three.npz", logits=logits[:, :3], labels=labels % 3)
     np.savez("turned.npz", logits=logits, labels=labels, class_names=list("dcba"))
-    with pytest.raises(ValueError, match=re.escape(message)):
-        run(calibrate, "test.npz", *args)
-    assert not Path("fixed.npz").exists()
+    for args, message in INVALID:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            run(calibrate, "test.npz", *args)
+        assert not Path("fixed.npz").exists()
+
+
+@pytest.fixture
+def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Scores and labels of val and test, equally many, as .npy pairs and as .npz files."""
+    monkeypatch.chdir(tmp_path)
+    for seed, name in enumerate(["val", "test"]):
+        logits, labels = calibrated(seed, 300)
+        np.save(f"{name}_logits.npy", logits * 3)
+        np.save(f"{name}_y.npy", labels)
+        np.savez(f"{name}.npz", logits=logits * 3, labels=labels, y=labels)
+    return tmp_path
+
+
+def test_each_file_has_its_own_labels(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pair = ("test_logits.npy", "--labels", "test_y.npy", "--fit-on", "val_logits.npy")
+    with pytest.raises(ValueError, match=r"--fit-on val_logits\.npy holds scores only; .* --fit-labels"):
+        run(calibrate, *pair)
+    temperatures = []
+    for args in (
+        (*pair, "--fit-labels", "val_y.npy"),
+        ("test_logits.npy", "--labels", "test_y.npy", "--fit-on", "val.npz"),  # its own labels, not test_y.npy
+        ("test.npz", "--labels", "y", "--fit-on", "val.npz"),
+        ("test.npz", "--fit-on", "val_logits.npy", "--fit-labels", "val_y.npy"),
+    ):
+        run(calibrate, *args, "--json")
+        temperatures.append(shown_json(capsys)["temperature"])
+    assert temperatures == pytest.approx([temperatures[0]] * 4, rel=1e-9)
+    assert 2 < temperatures[0] < 4.5
+
+
+def test_inputs_are_never_overwritten(pairs: Path) -> None:
+    links = {"link.json": "test_logits.npy", "labels.json": "test_y.npy", "fit.json": "val_logits.npy"}
+    for link, target in {**links, "val_y.npz": "val_y.npy"}.items():
+        Path(link).symlink_to(target)
+    before = {path.name: path.read_bytes() for path in pairs.iterdir()}
+    known = ["test_logits.npy", "--labels", "test_y.npy", "--fit-on", "val_logits.npy", "--fit-labels", "val_y.npy"]
+    for flag, path in (*(("--save-scaling", link) for link in links), ("--output", "val_y.npz")):
+        with pytest.raises(ValueError, match=re.escape(f"{flag} {path} is also an input")):
+            run(calibrate, *known, flag, path)
+    assert {path.name: path.read_bytes() for path in pairs.iterdir()} == before
+    run(calibrate, "test.npz", "--fit-on", "val.npz", "--save-scaling", "s.json")
+    with pytest.raises(ValueError, match=r"--save-scaling s\.json is also an input"):
+        run(calibrate, "test.npz", "--load-scaling", "s.json", "--save-scaling", "./s.json")

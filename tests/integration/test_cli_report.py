@@ -120,7 +120,7 @@ def test_the_same_source_twice_has_two_names(place: Path, capsys: pytest.Capture
 def test_many_examples_are_resampled_in_groups(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("singleshot.evaluation.evaluation.MOST_EXACT", 1400)
+    monkeypatch.setattr("singleshot.evaluation.core.MAX_EXACT", 1400)
     run(report, "test.npz", "test.npz", "--json", "--replicates", "20")
     found: Any = shown_json(capsys)
     assert "from 20 resamples of 1,000 groups of examples" in found["models"][0]["about"]
@@ -137,13 +137,13 @@ def test_many_examples_are_resampled_in_groups(
 def test_what_evaluate_does_not_compare_unless_asked_the_page_does_not_either(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("predictions.evaluation", "predictions.comparing", "report.page.subject"):
-        monkeypatch.setattr(f"singleshot.{module}.MOST_RESAMPLED", 1400)
+    for module in ("evaluation.core", "evaluation.comparison", "report.page.subject"):
+        monkeypatch.setattr(f"singleshot.{module}.MAX_RESAMPLED", 1400)
     run(report, "test.npz", "test.npz", "--json")
     found: Any = shown_json(capsys)
     assert "no intervals above 1,400 examples unless asked for" in found["models"][0]["about"]
     assert found["models"][0]["metrics"]["ece"]["low"] is None
-    assert "are not compared: one has more than 1,400 examples" in found["comparisons"][0]["why"]
+    assert "are not compared: more than 1,400 examples" in found["comparisons"][0]["why"]
     run(report, "test.npz", "test.npz", "--json", "--replicates", "20")
     assert len(shown_json(capsys)["comparisons"][0]["differences"]) == 4
 

@@ -43,7 +43,7 @@ def test_bad_values_are_named_with_their_row_in_the_whole_file(name: str, tmp_pa
         if name not in ("npy with kind", "parquet"):
             cases.append(("logits", LOGITS, negative, rf"lie in \[0, 3\).* in {place} is -1"))
     else:
-        cases.append(("logits", LOGITS, changed(LABELS, 17, 3), f"'3' among the labels, first in {place}, is no class"))  # type: ignore[arg-type]
+        cases.append(("logits", LOGITS, changed(LABELS, 17, 3), f"unknown labels '3', first in {place}"))  # type: ignore[arg-type]
     for kind, scores, labels, said in cases:
         path, told = WRITERS[name](tmp_path, scores, labels, kind)
         assert re.search(said, refusal(path, **told)), refusal(path, **told)
@@ -52,14 +52,14 @@ def test_bad_values_are_named_with_their_row_in_the_whole_file(name: str, tmp_pa
 @pytest.mark.parametrize("name", ["npz", "npy", "safetensors"])
 def test_arrays_of_other_shapes_and_kinds(name: str, tmp_path: Path) -> None:
     for scores, labels, said in [
-        (LOGITS, LABELS[1:], r"20 rows and .* 19"),
-        (LOGITS.T.copy(), LABELS, r"3 rows and .* 20"),
+        (LOGITS, LABELS[1:], r"20 rows, but .* 19"),
+        (LOGITS.T.copy(), LABELS, r"3 rows, but .* 20"),
         (LOGITS[:, 0].copy(), LABELS, r"must have shape \(N, C\), .* got \(20,\)"),
         (LOGITS.astype(int), LABELS, r"must be floating point, got (int64|I64)"),
         (LOGITS, LABELS[:, None], r"shape \(N,\).* \(20, 1\)"),
         (LOGITS, LABELS.astype(float), r"must be integers .* got (float64|F64)"),
         (LOGITS, LABELS > 0, r"must be integers .* got (bool|BOOL)"),
-        (LOGITS[:0], LABELS[:0], "holds no examples"),
+        (LOGITS[:0], LABELS[:0], "contains no examples"),
         (LOGITS[:, :0], LABELS, "has 0 classes"),
     ]:
         path, told = WRITERS[name](tmp_path, scores, labels, "logits")
@@ -68,23 +68,23 @@ def test_arrays_of_other_shapes_and_kinds(name: str, tmp_path: Path) -> None:
 
 def test_missing_names_list_what_is_there(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", scores=LOGITS, labels=LABELS)
-    assert "has no array 'logits' or 'probs'; there is scores, labels" in refusal(tmp_path / "a.npz")
-    assert "does not tell logits from probabilities" in refusal(tmp_path / "a.npz", scores="scores")
-    assert "has no array 'z'; there is scores, labels" in refusal(tmp_path / "a.npz", scores="z")
-    np.savez(tmp_path / "a.npz", logits=LOGITS, y=LABELS)
-    assert "has no array 'labels'; there is logits, y" in refusal(tmp_path / "a.npz")
-    assert "has no array 'probs'; there is logits, y" in refusal(tmp_path / "a.npz", kind="probs")
-    np.savez(tmp_path / "a.npz", logits=LOGITS, probs=PROBS, labels=LABELS)
-    assert "has logits and probs; say which with --kind" in refusal(tmp_path / "a.npz")
-    np.savez(tmp_path / "a.npz", probabilities=PROBS, probs=PROBS, labels=LABELS)
-    assert "say which with --scores" in refusal(tmp_path / "a.npz")
-    save_file({"x": LOGITS}, tmp_path / "a.safetensors")
-    assert "has no tensor 'logits' or 'probs'; there is x" in refusal(tmp_path / "a.safetensors")
-    pq.write_table(pa.table({"x": [1.0], "label": [0]}), tmp_path / "a.parquet")
-    assert "has no columns logit_CLASS or prob_CLASS, one per class; there is x, label" in refusal(
-        tmp_path / "a.parquet"
+    assert "has no array 'logits' or 'probs'; found scores, labels" in refusal(tmp_path / "a.npz")
+    assert "unclear whether array 'scores' holds logits or probabilities" in refusal(
+        tmp_path / "a.npz", scores="scores"
     )
-    with pytest.raises(ValueError, match="kind='scores' is unknown; choose one of logits, probs"):
+    assert "has no array 'z'; found scores, labels" in refusal(tmp_path / "a.npz", scores="z")
+    np.savez(tmp_path / "a.npz", logits=LOGITS, y=LABELS)
+    assert "has no array 'labels'; found logits, y" in refusal(tmp_path / "a.npz")
+    assert "has no array 'probs'; found logits, y" in refusal(tmp_path / "a.npz", kind="probs")
+    np.savez(tmp_path / "a.npz", logits=LOGITS, probs=PROBS, labels=LABELS)
+    assert "has logits and probs; set --kind" in refusal(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", probabilities=PROBS, probs=PROBS, labels=LABELS)
+    assert "set --scores" in refusal(tmp_path / "a.npz")
+    save_file({"x": LOGITS}, tmp_path / "a.safetensors")
+    assert "has no tensor 'logits' or 'probs'; found x" in refusal(tmp_path / "a.safetensors")
+    pq.write_table(pa.table({"x": [1.0], "label": [0]}), tmp_path / "a.parquet")
+    assert "has no columns logit_CLASS or prob_CLASS, one per class; found x, label" in refusal(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"kind.*'scores'.*choose one of logits, probs"):
         read_predictions(tmp_path / "a.npz", kind="scores")  # type: ignore[arg-type]
 
 
@@ -93,24 +93,26 @@ def test_npy_needs_labels_and_a_kind(tmp_path: Path) -> None:
     np.save(tmp_path / "mine.npy", LOGITS)
     np.save(tmp_path / "logits_or_probs.npy", LOGITS)
     labels = str(tmp_path / "y.npy")
-    assert "name the file of their labels" in refusal(tmp_path / "logits.npy")
-    with pytest.raises(ValueError, match=r"y\.npy must be an \.npy file that is there"):
+    assert "give the file of labels" in refusal(tmp_path / "logits.npy")
+    with pytest.raises(ValueError, match=r"y\.npy must be an existing \.npy file"):
         read_predictions(tmp_path / "logits.npy", labels=labels)
     np.save(labels, LABELS)
-    assert "does not tell logits from probabilities" in refusal(tmp_path / "mine.npy", labels=labels)
-    assert "does not tell logits from probabilities" in refusal(tmp_path / "logits_or_probs.npy", labels=labels)
-    assert "leave out --scores x" in refusal(tmp_path / "logits.npy", labels=labels, scores="x")
+    for name in ("mine.npy", "logits_or_probs.npy"):
+        assert "unclear from its name whether it holds" in refusal(tmp_path / name, labels=labels)
+    assert "remove --scores x" in refusal(tmp_path / "logits.npy", labels=labels, scores="x")
 
 
 def test_class_names_must_fit(tmp_path: Path) -> None:
     for names, said in [
         (np.array(["a", "b"]), "has 2 class names for scores of 3 classes"),
-        (np.array(["a", "b", "a"]), "has classes of the same name: a"),
+        (np.array(["a", "b", "a"]), "has duplicate class names: a"),
         (np.ones(3), "must be a list of names, got float64"),
     ]:
         np.savez(tmp_path / "a.npz", logits=LOGITS, labels=LABELS, class_names=names)
         assert said in refusal(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", logits=LOGITS, labels=np.array(["a"] * 20))
-    assert "labels are names ('a' in row 0 (counted from 0)), but the classes have none" in refusal(tmp_path / "a.npz")
+    assert "labels are names ('a' in row 0 (counted from 0)), but the classes have no names" in refusal(
+        tmp_path / "a.npz"
+    )
     save_file({"logits": LOGITS, "labels": LABELS}, tmp_path / "a.safetensors", {"class_names": "a,b,c"})
     assert "must be a JSON list, got 'a,b,c'" in refusal(tmp_path / "a.safetensors")

@@ -14,20 +14,23 @@ from predictions.files import refusal
 
 CSV = [
     ("", "is empty"),
-    ("\n", "does not begin with a line of headings"),
-    ("label,prob_a,prob_b\n", "holds no examples"),
-    ("label,prob_a,prob_b\na,0.5,0.5\nb,1,0,0\n", "line 3: 4 cells under 3 headings"),
-    ("label,prob_a,prob_b\n\na,0.5,0.5\n\nb,1\n", "line 5: 2 cells under 3 headings"),
-    ("label,prob_a,prob_b\na,0.5,0.5\nb,half,0.5\n", "line 3, column 'prob_a': the cell is 'half', which is not a num"),
+    ("\n", "has no headings in its first line"),
+    ("label,prob_a,prob_b\n", "contains no examples"),
+    ("label,prob_a,prob_b\na,0.5,0.5\nb,1,0,0\n", "line 3: 4 cells, but 3 headings"),
+    ("label,prob_a,prob_b\n\na,0.5,0.5\n\nb,1\n", "line 5: 2 cells, but 3 headings"),
+    ("label,prob_a,prob_b\na,0.5,0.5\nb,half,0.5\n", "line 3, column 'prob_a': 'half' is not a number"),
     ("label,prob_a,prob_b\na,0.5,0.5\nb,0.5,\n", "line 3, column 'prob_b': the cell is empty"),
     ("label,prob_a,prob_b,prob_a\na,0.5,0.5,0\n", "more than one column named prob_a"),
-    ("label,labels,prob_a\na,a,1\n", "has label and labels; say which with --labels"),
-    ("label,prob_a,logit_a\na,1,1\n", "has both logit_ and prob_ columns; say which"),
+    ("label,labels,prob_a\na,a,1\n", "has label and labels; set --labels"),
+    ("label,prob_a,logit_a\na,1,1\n", "has both logit_ and prob_ columns; set --kind"),
     ("label;prob_a;prob_b\na;0.5;0.5\n", "seems to be separated by ';'"),
-    ("label,a,b\na,0.5,0.5\n", "has no columns logit_CLASS or prob_CLASS, one per class; there is label, a, b"),
-    ("label,prob_a,prob_b\nc,0.5,0.5\nd,1,0\nc,1,0\n", "'c', 'd' among the labels, first in line 2, is no class"),
-    ("label,prob_a,prob_b\n2,0.5,0.5\n", "'2' among the labels, first in line 2, is no class of the scores, which are"),
-    ("label,prob_1,prob_2\n0,0.5,0.5\n", "could be the name of a class or its index"),
+    ("label,a,b\na,0.5,0.5\n", "has no columns logit_CLASS or prob_CLASS, one per class; found label, a, b"),
+    (
+        "label,prob_a,prob_b\nc,0.5,0.5\nd,1,0\nc,1,0\n",
+        "unknown labels 'c', 'd', first in line 2; the classes are a, b",
+    ),
+    ("label,prob_a,prob_b\n2,0.5,0.5\n", "unknown labels '2', first in line 2; the classes are a, b"),
+    ("label,prob_1,prob_2\n0,0.5,0.5\n", "could be a class name or an index"),
     ('label,prob_a,prob_b\n"a,0.5,0.5\n', "damaged or incomplete"),
     ('label,prob_a,prob_b\na,0.5,0.5\n"b\n",1,0,0\n', "line 4: 4 cells"),
 ]
@@ -46,7 +49,7 @@ def test_text_that_is_none_and_lines_without_end(tmp_path: Path, monkeypatch: py
     assert "damaged or incomplete" in refusal(tmp_path / "a.csv.gz")
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"label,prob_a\n" + b"a,1.0\n" * 100)[:-20])
     assert "damaged or incomplete" in refusal(tmp_path / "a.csv.gz")
-    monkeypatch.setattr("singleshot.predictions.csv_files.LONGEST_LINE", 1000)
+    monkeypatch.setattr("singleshot.predictions.csv_files.MAX_LINE", 1000)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x" * 10**6))
     assert "has a line of 1,000 characters or more" in refusal(tmp_path / "a.csv.gz")
 
@@ -55,19 +58,19 @@ def test_parquet_with_mistakes(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     for columns, said in [
         ({"label": [0, None], "prob_a": [1.0, 1.0]}, "no label in row 1"),
-        ({"label": [0.5, 1.0], "prob_a": [1.0, 1.0]}, "must hold integers or class names, it holds double"),
+        ({"label": [0.5, 1.0], "prob_a": [1.0, 1.0]}, "must hold integers or class names, got double"),
         ({"label": [0, 0], "prob_a": [1.0, None]}, "row 1 (counted from 0) has nan for class 0"),
-        ({"label": [0, 0], "prob_a": ["1", "1"]}, "column 'prob_a' must hold numbers, it holds string"),
+        ({"label": [0, 0], "prob_a": ["1", "1"]}, "column 'prob_a' must hold numbers, got string"),
         ({"label": [0, 0], "probs": [[1.0], [0.5, 0.5]]}, "row 1 (counted from 0) has 2 scores, row 0 has 1"),
         ({"label": [0, 0], "probs": [[1.0], None]}, "row 1 (counted from 0) has 0 scores, row 0 has 1"),
         ({"label": [0, 0], "probs": [[], []]}, "row 0 of column 'probs' is empty"),
         ({"label": [0, 0], "probs": [["a"], ["b"]]}, "must hold numbers"),
-        ({"label": ["b", "a"], "prob_a": [1.0, 1.0]}, "'b' among the labels, first in row 0 (counted from 0), is no"),
+        ({"label": ["b", "a"], "prob_a": [1.0, 1.0]}, "unknown labels 'b', first in row 0 (counted from 0)"),
     ]:
         pq.write_table(pa.table(columns), path)
         assert said in refusal(path), refusal(path)
     pq.write_table(pa.table({"label": pa.array([], pa.int64()), "prob_a": pa.array([], pa.float64())}), path)
-    assert "holds no examples" in refusal(path)
+    assert "contains no examples" in refusal(path)
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

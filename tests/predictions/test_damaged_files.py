@@ -43,14 +43,14 @@ def test_a_header_that_promises_more_than_there_is_gets_no_memory(shape: str, tm
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("logits.npy", npy_bytes(shape))
         archive.writestr("labels.npy", npy_bytes("(4,)", "<i4"))
-    assert "is cut off: its header promises shape" in refusal(tmp_path / "a.npz")
+    assert "is truncated: its header promises shape" in refusal(tmp_path / "a.npz")
 
 
 def test_rows_of_millions_of_classes_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("logits.npy", npy_bytes(f"(1, {2**22 + 1})", held=2**24 + 4))
         archive.writestr("labels.npy", npy_bytes("(1,)", "<i4"))
-    assert "has 4,194,305 classes; 1 to 4,194,304 can be read" in refusal(tmp_path / "a.npz")
+    assert "has 4,194,305 classes; 1 to 4,194,304 are supported" in refusal(tmp_path / "a.npz")
 
 
 def test_a_size_that_an_archive_lies_about_is_found_out(tmp_path: Path) -> None:
@@ -64,10 +64,10 @@ def test_a_size_that_an_archive_lies_about_is_found_out(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_of_predictions(tmp_path: Path) -> None:
-    assert "there is no such file" in refusal(tmp_path / "absent.npz")
-    assert "is of no known format; predictions are read from .npz, .npy, .csv" in refusal(tmp_path / "a.pkl")
+    assert "no such file" in refusal(tmp_path / "absent.npz")
+    assert "has an unknown format; supported formats: .npz, .npy, .csv" in refusal(tmp_path / "a.pkl")
     (tmp_path / "folder.npz").mkdir()
-    assert "is a folder" in refusal(tmp_path / "folder.npz")
+    assert "is a directory" in refusal(tmp_path / "folder.npz")
     for ending in ("npz", "npy", "csv", "csv.gz", "parquet", "safetensors"):
         (tmp_path / f"a.{ending}").write_bytes(b"")
         assert "is empty" in refusal(tmp_path / f"a.{ending}")

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from predictions.files import predictions
 from singleshot.predictions import read_predictions
-from singleshot.predictions.source import Source, check_source
+from singleshot.predictions.file import Predictions
 
 LOGITS, LABELS = predictions(20, 3, "logits")
 
@@ -26,10 +26,10 @@ def refusal(path: Path) -> str:
 def test_a_long_label_does_not_widen_the_others(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("label,prob_a\n" + "a,1\n" * 5000 + "b" * 131_000 + ",1\n")
-    assert "line 5002: a label of 131,000 characters; 4,096 at most" in refusal(path)
+    assert "line 5002: the label has 131,000 characters, more than 4,096" in refusal(path)
     path.write_text("label,prob_a\n" + "a,1\n" * 50_000 + "b" * 4096 + ",1\n")
     tracemalloc.start()
-    assert "is no class of the scores" in refusal(path)
+    assert "unknown labels" in refusal(path)
     assert tracemalloc.get_traced_memory()[1] < 2**26
     tracemalloc.stop()
 
@@ -39,14 +39,14 @@ def test_a_wrong_width_is_found_before_the_block_is_read(tmp_path: Path) -> None
     wide = "," * 100_000 + "\n"
     path.write_text("label,prob_a\na,1\n" + wide * 50)
     tracemalloc.start()
-    assert "line 3: 100001 cells under 2 headings" in refusal(path)
+    assert "line 3: 100001 cells, but 2 headings" in refusal(path)
     assert tracemalloc.get_traced_memory()[1] < 2**22
     tracemalloc.stop()
 
 
 def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("singleshot.predictions.csv_files.BLOCK_CHARACTERS", 5000)
-    monkeypatch.setattr("singleshot.predictions.numpy_files.BLOCK_BYTES", 5000)
+    monkeypatch.setattr("singleshot.predictions.arrays.BLOCK_BYTES", 5000)
     (tmp_path / "a.csv").write_text("label,note,prob_a\n" + f"a,{'x' * 1000},1\n" * 20)
     names = np.array(["a", "b" * 250])
     np.savez(tmp_path / "a.npz", probs=np.ones((20, 1)), labels=np.array(["a"] * 20, names.dtype), class_names=["a"])
@@ -57,16 +57,15 @@ def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_row_of_many_quoted_lines_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("singleshot.predictions.csv_files.LONGEST_LINE", 1000)
+    monkeypatch.setattr("singleshot.predictions.csv_files.MAX_LINE", 1000)
     (tmp_path / "a.csv").write_text("label,prob_a\n" + '"a\n",' * 1000)
     assert "has a line of 1,000 characters or more" in refusal(tmp_path / "a.csv")
 
 
 def test_many_classes_of_one_name_are_counted_once() -> None:
     names = tuple(f"c{index // 2}" for index in range(200_000))  # minutes, if each were counted through all
-    source = Source("probs", len(names), 1, names, lambda _: iter(()))
-    with pytest.raises(ValueError, match="classes of the same name: c0, c1, "):
-        check_source(source, Path("a.npz"))
+    with pytest.raises(ValueError, match="duplicate class names: c0, c1, "):
+        Predictions(Path("a.npz"), "probs", len(names), 1, names, lambda _: iter(()))
 
 
 @pytest.mark.parametrize("descr", ["()", "('<f4',)", "[()]", "[[]]", "(" * 300 + ")" * 300, "{}"])

@@ -43,7 +43,7 @@ def test_numbers_are_indices(names: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("names", [["1", "2", "3"], ["-1", "1", "2"], ["cat", "2", "1"], ["01", "02", "03"]])
 def test_where_both_could_be_meant_it_is_asked(names: list[str], tmp_path: Path) -> None:
     for path in written(tmp_path, names, [2, 1, 1]):
-        with pytest.raises(ValueError, match=r"could be the name of a class or its index.*--labels-are names"):
+        with pytest.raises(ValueError, match=r"could be a class name or an index.*--labels-are names"):
             read_predictions(path).load()
         assert read_predictions(path, labels_are="indices").load().labels.tolist() == [2, 1, 1]
         if "2" in names and "1" in names:
@@ -53,12 +53,12 @@ def test_where_both_could_be_meant_it_is_asked(names: list[str], tmp_path: Path)
 
 def test_what_was_said_must_be_so(tmp_path: Path) -> None:
     for path in written(tmp_path, ["cat", "dog", "cow"], [2, 0, 1]):
-        with pytest.raises(ValueError, match=r"'2', '0', '1' among the labels, .* is no class"):
+        with pytest.raises(ValueError, match=r"unknown labels '2', '0', '1', first in"):
             read_predictions(path, labels_are="names").load()
     (tmp_path / "a.csv").write_text("label,prob_a,prob_b\na,0.5,0.5\n")
-    with pytest.raises(ValueError, match=r"said to be indices, in \[0, 2\); the label in line 2 is 'a'"):
+    with pytest.raises(ValueError, match=r"labels must be indices in \[0, 2\); the label in line 2 is 'a'"):
         read_predictions(tmp_path / "a.csv", labels_are="indices").load()
-    with pytest.raises(ValueError, match="labels_are='index' is unknown"):
+    with pytest.raises(ValueError, match=r"labels_are.*'index'"):
         read_predictions(tmp_path / "a.csv", labels_are="index")  # type: ignore[arg-type]
 
 

@@ -17,7 +17,7 @@ from safetensors.torch import save_file as save_torch
 
 import singleshot as ss
 from predictions.files import WRITERS, csv_text, metadata, predictions
-from singleshot.evaluation.evaluation import evaluate_predictions
+from singleshot.evaluation.core import evaluate_file
 from singleshot.evaluation.rescaling import rescale
 from singleshot.predictions import read_predictions, write_predictions
 
@@ -73,7 +73,7 @@ def test_bfloat16_probabilities_are_brought_to_sum_to_one(tmp_path: Path) -> Non
     found = read_predictions(path)
     np.testing.assert_allclose(found.load().scores, np.tile(wide / wide.sum(), (30, 1)), rtol=1e-6)
     # Everything that asks for probabilities takes them.
-    assert evaluate_predictions(found).result.nll == pytest.approx(-np.log(wide[0] / wide.sum()), rel=1e-5)
+    assert evaluate_file(found).result.nll == pytest.approx(-np.log(wide[0] / wide.sum()), rel=1e-5)
     rescale(found, ss.TemperatureScaling(2.0))
     save_torch({**tensors, "probs": (row * 0.97).repeat(30, 1)}, path)
     with pytest.raises(ValueError, match=r"row 0 \(counted from 0\) has values .* and sum 0.97"):
@@ -188,7 +188,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     logits, labels = predictions(20, 3, "logits")
     with pytest.raises(ValueError, match="20 rows of logits and 19 labels"):
         write_predictions(tmp_path / "a.npz", [(logits, labels), (logits, labels[1:])])
-    with pytest.raises(ValueError, match="nothing to write"):
+    with pytest.raises(ValueError, match="no predictions to write"):
         write_predictions(tmp_path / "a.npz", [])
     with pytest.raises(ValueError, match=r"must end in \.npz"):
         write_predictions(tmp_path / "a.csv", [(logits, labels)])

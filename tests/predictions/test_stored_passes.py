@@ -21,9 +21,9 @@ from safetensors.torch import save_file as save_torch
 import oracle
 from predictions.files import predictions
 from predictions.test_damaged_files import Bomb
-from singleshot.evaluation.evaluation import evaluate_predictions
+from singleshot.evaluation.core import evaluate_file
 from singleshot.predictions import Predictions, read_predictions, write_predictions
-from singleshot.predictions.values import check_passes_shape
+from singleshot.predictions.arrays import check_passes_shape
 
 LOGITS, LABELS = predictions(20, 3, "logits")
 PASSES = np.random.default_rng(1).normal(size=(4, 20, 3)).astype(np.float32) * 2
@@ -98,7 +98,7 @@ def test_blocks_are_parts_of_the_whole(write: Callable[..., Path], rows: int | N
 def test_streams_read_what_is_too_large_to_be_read_whole(
     write: Callable[..., Path], rows: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound(monkeypatch, "MOST_WHOLE", PASSES.nbytes - 1)
+    bound(monkeypatch, "MAX_WHOLE_PASSES", PASSES.nbytes - 1)
     path = write(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
     logits, labels = read_all(read_predictions(path), rows)
     np.testing.assert_array_equal(logits, PASSES)
@@ -125,7 +125,7 @@ def test_passes_are_read_once_and_in_streams_as_often_as_is_said(
     assert 0 <= sum(lengths) - passes.nbytes < 200  # of a header
     if write is not by_columns:
         lengths.clear()
-        bound(monkeypatch, "MOST_WHOLE", passes.nbytes - 1)
+        bound(monkeypatch, "MAX_WHOLE_PASSES", passes.nbytes - 1)
         read_all(found, 50)
         assert 0 <= sum(lengths) - passes.nbytes * 41 / 2 < 40 * 200
 
@@ -185,20 +185,20 @@ def test_bfloat16_probabilities_may_be_off_one_by_its_rounding(tmp_path: Path) -
 @every_format
 def test_scores_and_metrics_are_as_without_passes(write: Callable[..., Path], tmp_path: Path) -> None:
     plain = read_predictions(write(tmp_path, logits=LOGITS, labels=LABELS))
-    before = evaluate_predictions(plain).metrics()
+    before = evaluate_file(plain).metrics()
     assert plain.passes == 0
-    with pytest.raises(ValueError, match="holds no stochastic passes; they go into an array pass_logits"):
+    with pytest.raises(ValueError, match="has no stochastic passes; store them in an array pass_logits"):
         next(plain.pass_batches())
     for passes in ({"pass_logits": PASSES}, {"pass_probs": PASS_PROBS}):
         found = read_predictions(write(tmp_path, **passes, logits=LOGITS, labels=LABELS))
-        assert (found.kind, found.classes, found.source.count) == ("logits", 3, 20)
+        assert (found.kind, found.classes, found.count) == ("logits", 3, 20)
         np.testing.assert_array_equal(found.load().scores, LOGITS)
-        assert evaluate_predictions(found).metrics() == before
+        assert evaluate_file(found).metrics() == before
 
 
 def test_passes_are_not_scores(tmp_path: Path) -> None:
     alone = stored(tmp_path, labels=LABELS, pass_logits=PASSES)
-    assert "has no array 'logits' or 'probs'; there is labels, pass_logits" in refusal(alone)
+    assert "has no array 'logits' or 'probs'; found labels, pass_logits" in refusal(alone)
     both = stored(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
     assert "must have shape (N, C)" in refusal(both, scores="pass_logits", kind="logits")
     # Who calls scores by this name, and says so, has scores.
@@ -251,7 +251,7 @@ def test_bad_values_are_named_with_their_pass_and_row(write: Callable[..., Path]
 def test_logits_and_probabilities_at_once_are_refused(tmp_path: Path) -> None:
     for write in WRITERS.values():
         path = write(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES, pass_probs=PASS_PROBS)
-        assert "has pass_logits and pass_probs, and which is meant is not known" in refusal(path)
+        assert "has both pass_logits and pass_probs; keep only one" in refusal(path)
 
 
 @pytest.mark.parametrize("name", ["pass_logits", "pass_probs"])
@@ -271,15 +271,15 @@ def test_bad_labels_are_named_here_too(tmp_path: Path) -> None:
 def test_more_passes_than_can_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many = np.zeros((1001, 20, 3), np.float16)
     path = deflated(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=many)
-    assert "has 1,001 passes of 3 classes; 1,000 passes can be read" in refusal(path)
-    monkeypatch.setattr("singleshot.predictions.values.MOST_SCORES", 11)
+    assert "has 1,001 passes of 3 classes; at most 1,000 passes" in refusal(path)
+    monkeypatch.setattr("singleshot.predictions.arrays.MAX_PASS_SCORES", 11)
     path = stored(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
-    assert "has 4 passes of 3 classes; 1,000 passes can be read, and 11 scores of one example" in refusal(path)
+    assert "has 4 passes of 3 classes; at most 1,000 passes and 11 scores per example" in refusal(path)
 
 
 def test_one_example_is_bounded_in_all_its_passes() -> None:
     check_passes_shape("a", "float64", True, (2, 1, 2**22), (1, 2**22))  # of as many classes as can be
-    with pytest.raises(ValueError, match=r"a has 3 passes of 4,194,304 classes; .* 8,388,608 scores of one example"):
+    with pytest.raises(ValueError, match=r"a has 3 passes of 4,194,304 classes; .* 8,388,608 scores per example"):
         check_passes_shape("a", "float64", True, (3, 1, 2**22), (1, 2**22))
 
 
@@ -288,16 +288,14 @@ def test_what_streams_would_read_for_too_long_is_refused(
     write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)  # 960 bytes: 2,400 in four streams
-    bound(monkeypatch, "MOST_READ", 2399)
+    bound(monkeypatch, "MAX_STREAMED", 2399)
     assert len(read_all(read_predictions(path))[1]) == 20
-    bound(monkeypatch, "MOST_WHOLE", 959)
-    with pytest.raises(
-        ValueError, match="'pass_logits' takes 960 bytes, and reading its 4 passes side by side"
-    ) as error:
+    bound(monkeypatch, "MAX_WHOLE_PASSES", 959)
+    with pytest.raises(ValueError, match="'pass_logits' has 960 bytes, and reading its 4 passes") as error:
         read_predictions(path)
     assert str(error.value).startswith(str(path))
-    assert str(error.value).endswith("2,400; 2,399 can be read: store them as .safetensors, or store fewer passes")
-    bound(monkeypatch, "MOST_READ", 2400)
+    assert str(error.value).endswith("2,400, more than 2,399; store them as .safetensors, or store fewer passes")
+    bound(monkeypatch, "MAX_STREAMED", 2400)
     assert len(read_all(read_predictions(path))[1]) == 20
 
 
@@ -305,8 +303,8 @@ def test_passes_by_columns_have_the_limit_of_what_is_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = by_columns(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
-    bound(monkeypatch, "MOST_WHOLE", 959)
-    with pytest.raises(ValueError, match="'pass_logits' is stored by columns and too large; save"):
+    bound(monkeypatch, "MAX_WHOLE_PASSES", 959)
+    with pytest.raises(ValueError, match="'pass_logits' is stored in column-major order and too large; save"):
         read_predictions(path)
 
 
@@ -318,7 +316,7 @@ def test_slow_packing_that_numpy_never_does_is_refused(name: str, method: int, t
     path = stored(tmp_path, **arrays)
     with zipfile.ZipFile(path, "a", method) as archive, archive.open(f"{name}.npy", "w") as member:
         np.lib.format.write_array(member, odd)
-    assert f"array '{name}' is packed by another method than deflate; numpy.savez_compressed" in refusal(path)
+    assert f"array '{name}' is compressed with an unsupported method" in refusal(path)
 
 
 @pytest.mark.parametrize("write", [stored, deflated])
@@ -326,7 +324,7 @@ def test_slow_packing_that_numpy_never_does_is_refused(name: str, method: int, t
 def test_memory_holds_a_block_or_the_array_once(
     write: Callable[..., Path], most_whole: int, held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound(monkeypatch, "MOST_WHOLE", most_whole)
+    bound(monkeypatch, "MAX_WHOLE_PASSES", most_whole)
     passes = np.zeros((8, 50_000, 10), np.float32)  # 16 MB; deflated, all of it fits into a single read
     path = write(tmp_path, logits=passes[0], labels=np.zeros(50_000, int), pass_logits=passes)
     found = read_predictions(path)
@@ -337,7 +335,7 @@ def test_memory_holds_a_block_or_the_array_once(
 
 
 def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("singleshot.predictions.numpy_files.BLOCK_BYTES", 300)
+    monkeypatch.setattr("singleshot.predictions.arrays.BLOCK_BYTES", 300)
     path = stored(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)  # 4 · 3 · 4 + 8 bytes of one example
     assert [len(batch["labels"]) for batch in read_predictions(path).pass_batches()] == [5] * 4
 
@@ -348,7 +346,7 @@ def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_changed_byte_in_any_pass_meets_the_checksum(
     write: Callable[..., Path], one_pass: int, most_whole: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound(monkeypatch, "MOST_WHOLE", most_whole)
+    bound(monkeypatch, "MAX_WHOLE_PASSES", most_whole)
     path = write(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
     data = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:
@@ -365,7 +363,7 @@ def test_a_changed_byte_in_any_pass_meets_the_checksum(
 def test_the_checksum_of_a_long_array_is_met_too(
     write: Callable[..., Path], most_whole: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound(monkeypatch, "MOST_WHOLE", most_whole)
+    bound(monkeypatch, "MAX_WHOLE_PASSES", most_whole)
     passes = np.random.default_rng(0).normal(size=(4, 40_000, 10))  # 13 MB, read in several pieces
     path = write(tmp_path, logits=passes[0], labels=np.zeros(40_000, int), pass_logits=passes)
     with zipfile.ZipFile(path) as archive:

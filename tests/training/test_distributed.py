@@ -57,8 +57,9 @@ def test_a_run_of_two_processes_has_one_writer_and_the_numbers_of_all_images(tmp
     assert done.stdout.count("The run:") == 1
     epochs = [record for record in read_records(folder / METRICS) if record["kind"] == "epoch"]
     assert [record["epoch"] for record in epochs] == [1, 2]
-    result, step = evaluate_run(folder, split="validation")
-    assert step == epochs[-1]["step"]
+    evaluation = evaluate_run(folder, split="validation", replicates=0)
+    result = evaluation.result
+    assert evaluation.source["step"] == epochs[-1]["step"]
     assert result.count == 90
     for name, value in result.metrics().items():
         assert epochs[-1]["validation"][name] == pytest.approx(value, rel=1e-4, abs=1e-6), name

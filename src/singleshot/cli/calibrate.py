@@ -1,4 +1,4 @@
-"""``singleshot calibrate``: fix the confidence of predictions that are there already."""
+"""``singleshot calibrate``: post-hoc calibration of prediction files."""
 
 from __future__ import annotations
 
@@ -33,47 +33,50 @@ def calibrate(  # noqa: PLR0917
     allow_same: bool = False,
     as_json: Annotated[bool, arg(name="json")] = False,
 ) -> None:
-    """Learn a calibration from predictions on held-out data, and apply it to others.
+    """Fit a post-hoc calibration on held-out predictions, and apply it to other predictions.
 
-    It is fitted on one file and judged on another: FILE is read a piece at a time, may be larger than memory, and is
-    never changed. `singleshot evaluate --help` tells what files of predictions look like.
+    FILE is read in chunks, may be larger than memory, and is never changed. `singleshot evaluate --help` describes the
+    formats of prediction files.
 
     Example: singleshot calibrate test.npz --fit-on val.npz --method temperature -o fixed.npz
 
-    Again, on new predictions: singleshot calibrate new.npz --load-scaling scaling.json -o fixed.npz
+    Example: singleshot calibrate new.npz --load-scaling scaling.json -o fixed.npz
 
     Args:
-        file: predictions to fix.
-        fit_on: predictions on held-out data to learn from.
-        method: temperature keeps every predicted class; the others have more freedom and need more data.
+        file: predictions to calibrate.
+        fit_on: held-out predictions to fit on.
+        method: temperature keeps every predicted class; the others are more flexible and need more data.
         output: write the new logits, labels and class names to this .npz file.
-        save_scaling: keep what was learned in this .json file.
-        load_scaling: use what was learned before, instead of --fit-on.
-        kind: what scores are, logits or probs, where their name does not say.
-        scores: name of the array that holds the scores, or what the names of their columns begin with.
+        save_scaling: write the fitted calibration to this .json file.
+        load_scaling: apply a calibration saved before, instead of --fit-on.
+        kind: logits or probs, if the name of the scores does not tell.
+        scores: name of the array that holds the scores, or prefix of the names of their columns.
         labels: name of the array or column of labels; for an .npy file, the .npy file with its labels.
-        fit_labels: the same for --fit-on, if it is another; an .npy file to fit on needs it.
-        labels_are: what whole numbers among the labels are, where classes are named by other numbers than their
-            indices.
+        fit_labels: the same for --fit-on, if it differs; required to fit on an .npy file.
+        labels_are: meaning of integer labels, if classes are named by numbers other than their indices.
         bins: equal-width bins of the confidence for ECE and MCE.
-        allow_same: fit on the very file that is judged; its numbers will look better than they are.
-        as_json: print every number, the bins too, as JSON instead of a table.
+        allow_same: allow fitting on FILE itself, which makes its metrics look better than they are.
+        as_json: print every number as JSON, including the bins.
     """
-    is_same = fit_on is not None and _is_same(file, fit_on)
-    _check_files(fit_on, load_scaling, output, save_scaling)
+    if (fit_on is None) == (load_scaling is None):
+        raise ValueError("set either --fit-on FILE to fit a calibration, or --load-scaling FILE to apply a saved one")
+    if load_scaling is not None and not load_scaling.is_file():
+        raise ValueError(f"--load-scaling {load_scaling}: no such file")
     label_files = [Path(name) for name in (labels, fit_labels) if name is not None and _is_npy(name)]
-    read_from = [path for path in (file, fit_on, load_scaling, *label_files) if path is not None]
-    _check_written("--output", output, read_from)
-    _check_written("--save-scaling", save_scaling, [*read_from, *([output] if output is not None else [])])
-    labels_to_fit = _labels_to_fit(fit_on, labels, fit_labels)
+    inputs = [path for path in (file, fit_on, load_scaling, *label_files) if path is not None]
+    _check_output("--output", output, ".npz", inputs)
+    _check_output("--save-scaling", save_scaling, ".json", inputs)
+    is_same = fit_on is not None and _is_same(file, fit_on)
     if is_same and not allow_same:
         raise ValueError(
-            f"{file} cannot be both fitted on and judged by: the numbers would look better than they are. Give "
-            "held-out predictions to --fit-on, or --allow-same if that is understood"
+            f"{file} is also the file to fit on, so its metrics would look better than they are; set --fit-on to "
+            "held-out predictions, or set --allow-same"
         )
+    if fit_labels is None:
+        fit_labels = _labels_of_fit(fit_on, labels)
     from singleshot.common.checks import check_size
+    from singleshot.evaluation.core import result_dict
     from singleshot.evaluation.rescaling import check_same_classes, fit_scaling, rescale
-    from singleshot.evaluation.sources import result_dict
     from singleshot.posthoc.registry import load_scaling as read_scaling
     from singleshot.posthoc.temperature import TemperatureScaling
     from singleshot.predictions import read_predictions
@@ -81,9 +84,9 @@ def calibrate(  # noqa: PLR0917
     check_size("--bins", bins, least=1)
     predictions = read_predictions(file, kind=kind, scores=scores, labels=labels, labels_are=labels_are)
     if fit_on is not None:
-        fitted_on = read_predictions(fit_on, kind=kind, scores=scores, labels=labels_to_fit, labels_are=labels_are)
-        check_same_classes(fitted_on, predictions)
-        scaling = fit_scaling(fitted_on, method)
+        held_out = read_predictions(fit_on, kind=kind, scores=scores, labels=fit_labels, labels_are=labels_are)
+        check_same_classes(held_out, predictions)
+        scaling = fit_scaling(held_out, method)
     else:
         scaling = read_scaling(str(load_scaling))
     before, after = rescale(predictions, scaling, output=output, bins=bins)
@@ -94,40 +97,28 @@ def calibrate(  # noqa: PLR0917
         about["temperature"] = scaling.temperature
     about["judged_on_the_fitting_file"] = is_same
     if as_json:
-        print(
-            json.dumps({**about, "before": result_dict(before), "after": result_dict(after)}, indent=2, allow_nan=False)
-        )
+        results = {"before": result_dict(before), "after": result_dict(after)}
+        print(json.dumps({**about, **results}, indent=2, allow_nan=False))
         return
     _print_table(about, predictions.classes, before, after)
-    for what, path in (("The new predictions", output), ("The calibration", save_scaling)):
+    for what, path in (("Predictions", output), ("Calibration", save_scaling)):
         if path is not None:
-            print(f"{what}:  {printable(str(path))}")
+            print(f"{what}: {printable(str(path))}")
 
 
-def _check_files(
-    fit_on: Path | None, load_scaling: Path | None, output: Path | None, save_scaling: Path | None
-) -> None:
-    if (fit_on is None) == (load_scaling is None):
-        raise ValueError("give either --fit-on FILE to learn from, or --load-scaling FILE with what was learned")
-    if load_scaling is not None and not load_scaling.is_file():
-        raise ValueError(f"--load-scaling {load_scaling}: there is no such file")
-    if output is not None and output.suffix.lower() != ".npz":
-        raise ValueError(f"--output {output} must end in .npz")
-    if save_scaling is not None and save_scaling.suffix.lower() != ".json":
-        raise ValueError(f"--save-scaling {save_scaling} must end in .json")
+def _check_output(flag: str, path: Path | None, ending: str, inputs: list[Path]) -> None:
+    if path is None:
+        return
+    if path.suffix.lower() != ending:
+        raise ValueError(f"{flag} {path} must end in {ending}")
+    if any(_is_same(path, other) for other in inputs):
+        raise ValueError(f"{flag} {path} is also an input; choose a different file")
 
 
-def _check_written(flag: str, path: Path | None, others: list[Path]) -> None:
-    if path is not None and any(_is_same(path, other) for other in others):
-        raise ValueError(f"{flag} {path} is a file that is read from, or written to by another flag; choose another")
-
-
-def _labels_to_fit(fit_on: Path | None, labels: str | None, fit_labels: str | None) -> str | None:
-    """What was said about labels holds for both files if it names an array or column, never if it is a file."""
-    if fit_labels is not None:
-        return fit_labels
+def _labels_of_fit(fit_on: Path | None, labels: str | None) -> str | None:
+    """--labels applies to both files if it names an array or column, but not if it is a file."""
     if fit_on is not None and _is_npy(fit_on.name):
-        raise ValueError(f"--fit-on {fit_on} holds scores only; name the file of their labels: --fit-labels labels.npy")
+        raise ValueError(f"--fit-on {fit_on} holds scores only; give the file of labels: --fit-labels labels.npy")
     return None if labels is not None and _is_npy(labels) else labels
 
 
@@ -142,7 +133,8 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult, after: CalibrationResult) -> None:
-    from singleshot.evaluation.text import amount, average_gap, metric_label, number
+    from singleshot.evaluation.formatting import amount, metric_label, number
+    from singleshot.evaluation.summary import average_gap
 
     how = f"{about['method']} {about['temperature']:.4f}" if "temperature" in about else about["method"]
     size = f"{amount(after.count, 'example')}, {amount(classes, 'class', 'classes')}"
@@ -152,4 +144,4 @@ def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult,
         print(f"  {metric_label(name):<16} {number(before.metrics()[name])} {number(after.metrics()[name])}")
     print(f"Before: {average_gap(before)}\nAfter:  {average_gap(after)}")
     if about["judged_on_the_fitting_file"]:
-        print("Fitted on the file it is judged by: on new data expect less.")
+        print("Fitted on the evaluated file: expect worse metrics on new data.")

@@ -1,4 +1,4 @@
-"""``singleshot evaluate``: how far the confidence of a trained run, or of any file of predictions, can be trusted."""
+"""``singleshot evaluate``: accuracy and calibration of prediction files and trained runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 from singleshot.common.text import printable
 
 if TYPE_CHECKING:
-    from singleshot.evaluation.sources import Compared, Evaluated
+    from singleshot.evaluation.core import Evaluation
 
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -34,19 +34,18 @@ def evaluate(  # noqa: PLR0917
     device: str = "auto",
     as_json: Annotated[bool, arg(name="json")] = False,
 ) -> None:
-    """Measure accuracy and calibration, with intervals, of files of predictions and of trained runs.
+    """Measure accuracy and calibration, with intervals, of prediction files and trained runs.
 
-    A file of predictions holds scores for N examples and C classes, and their labels:
+    A prediction file holds scores for N examples and C classes, and their labels:
 
-    .npz, .safetensors: arrays `logits` or `probs` (N, C), and `labels` (N,); `class_names` if there are any.
+    .npz, .safetensors: arrays `logits` or `probs` (N, C), and `labels` (N,); optionally `class_names`.
 
-    .csv, .csv.gz, .parquet: columns `logit_CLASS` or `prob_CLASS`, and `label`; or columns of lists in .parquet.
+    .csv, .csv.gz, .parquet: columns `logit_CLASS` or `prob_CLASS`, and `label`; or list columns in .parquet.
 
-    .npy: scores in a file with logits or probs in its name, labels in another, named with --labels.
+    .npy: scores in a file with logits or probs in its name; labels in another file, given by --labels.
 
-    Labels are names of classes or, where they are whole numbers, class indices counted from 0. Whether scores are
-    logits or probabilities is said by their name or by --kind, and never guessed. Files may be larger than memory.
-    Several sources are compared with the first.
+    Labels are class names or class indices counted from 0. The name of the scores or --kind states whether they are
+    logits or probabilities. Files may be larger than memory. Each further source is compared with the first.
 
     Example: singleshot evaluate predictions.csv --figure reliability.png
 
@@ -55,48 +54,67 @@ def evaluate(  # noqa: PLR0917
     Example: singleshot evaluate runs/a --json
 
     Args:
-        sources: files of predictions, or folders that `singleshot train` has made.
-        kind: what scores are, where their name does not say, or which to take where there are both.
-        scores: name of the array that holds the scores, or what the names of their columns begin with.
+        sources: prediction files, or output folders of `singleshot train`.
+        kind: what the scores are if their name does not tell, or which to use if the file has both.
+        scores: name of the array that holds the scores, or prefix of the names of their columns.
         labels: name of the array or column of labels; for an .npy file, the .npy file with its labels.
-        labels_are: what whole numbers among the labels are, where classes are named by other numbers than their
-            indices.
+        labels_are: meaning of integer labels, if classes are named by numbers other than their indices.
         bins: equal-width bins of the confidence.
-        classwise: measure the classwise ECE too.
-        replicates: bootstrap resamples for the intervals, and for comparisons, 0 for none; by default 1000 for up to
-            a million examples, and none for more; fewer than 30 have none.
-        accuracy: also find the lowest confidence from which predictions are sure to be right this often.
+        classwise: also compute the classwise ECE.
+        replicates: bootstrap resamples for intervals and comparisons, 0 for none. Default: 1000 for 30 to a million
+            examples, otherwise none.
+        accuracy: also find the lowest confidence threshold that guarantees this accuracy.
         figure: draw reliability diagrams to this .png, .pdf or .svg file.
-        split: of a run, the test images; or those it was validated on, or trained on.
-        weights: of a run's last checkpoint, or of the one that was best on the validation images.
-        predictions: write the logits and labels of a run to this .npz file as well.
-        data_root: where the data sets of runs are; by default $SINGLESHOT_DATA, then the user's cache.
-        device: for runs: cpu, cuda, cuda:1, mps; auto takes the best there is.
-        as_json: print every number, the bins too, as JSON instead of a table.
+        split: images of a run to evaluate on.
+        weights: the last checkpoint of a run, or the best on its validation images.
+        predictions: also write the logits and labels of a run to this .npz file.
+        data_root: folder of the datasets of runs. Default: $SINGLESHOT_DATA, then the user's cache.
+        device: device for runs: cpu, cuda, cuda:1, mps, or auto.
+        as_json: print every number as JSON, including the bins.
     """
     _check_numbers(bins, replicates, accuracy)
-    _check_files(sources, figure, predictions)
-    from singleshot.evaluation.sources import Wanted, comparisons, evaluate_source
+    _check_paths(sources, figure, predictions)
+    from singleshot.evaluation.comparison import Baseline
+    from singleshot.evaluation.core import Options, evaluate_file
+    from singleshot.evaluation.runs import evaluate_run
+    from singleshot.evaluation.summary import comparison_lines, evaluation_lines, table_lines
+    from singleshot.predictions import read_predictions
+    from singleshot.predictions.formats import is_predictions
 
-    wanted = Wanted(
-        bins=bins,
-        classwise=classwise,
-        replicates=replicates,
-        keep_examples=accuracy is not None,
-        told={"kind": kind, "scores": scores, "labels": labels, "labels_are": labels_are},
-        of_run={"split": split, "weights": weights, "data_root": data_root, "device": device},
-        predictions=predictions,
-    )
-    found = [evaluate_source(source, wanted) for source in sources]
-    compared = comparisons(found, replicates, bins)
+    options: Options = {
+        "bins": bins,
+        "classwise": classwise,
+        "replicates": replicates,
+        "keep_examples": accuracy is not None,
+    }
+
+    def evaluated(source: Path) -> Evaluation:
+        if not is_predictions(source):
+            of_run: dict[str, Any] = {"split": split, "weights": weights, "data_root": data_root, "device": device}
+            return evaluate_run(source, predictions=predictions, **of_run, **options)
+        if predictions is not None:
+            raise ValueError(f"--predictions {predictions} is only for runs; {source} is a file of predictions")
+        file = read_predictions(source, kind=kind, scores=scores, labels=labels, labels_are=labels_are)
+        return evaluate_file(file, **options)
+
+    found = [evaluated(source) for source in sources]
+    baseline = Baseline(found[0], replicates=replicates, bins=bins)
+    compared = [] if replicates == 0 else [baseline.compare(one) for one in found[1:]]
     if figure is not None:
         _save_figure(found, figure)
     if as_json:
-        _print_json(found, compared, accuracy)
+        content: dict[str, Any] = found[0].to_dict(accuracy)
+        if len(found) > 1:
+            evaluations = [one.to_dict(accuracy) for one in found]
+            content = {"evaluations": evaluations, "comparisons": [one.to_dict() for one in compared]}
+        print(json.dumps(content, indent=2, allow_nan=False))
         return
-    _print_tables(found, compared, accuracy)
+    paragraphs = [evaluation_lines(one, accuracy) for one in found]
+    if len(found) > 1:
+        paragraphs += [table_lines(found), *map(comparison_lines, compared)]
+    print("\n\n".join("\n".join(lines) for lines in paragraphs))
     if figure is not None:
-        print(f"The picture:  {printable(str(figure))}")
+        print(f"Figure: {printable(str(figure))}")
 
 
 def _check_numbers(bins: int, replicates: int | None, accuracy: float | None) -> None:
@@ -108,36 +126,18 @@ def _check_numbers(bins: int, replicates: int | None, accuracy: float | None) ->
         raise ValueError(f"--accuracy must lie strictly between 0 and 1, such as 0.95, got {accuracy}")
 
 
-def _check_files(sources: tuple[Path, ...], figure: Path | None, predictions: Path | None) -> None:
+def _check_paths(sources: tuple[Path, ...], figure: Path | None, predictions: Path | None) -> None:
     if not sources:
-        raise ValueError("name a file of predictions or a run: singleshot evaluate predictions.npz")
+        raise ValueError("give a file of predictions or a run: singleshot evaluate predictions.npz")
     if figure is not None and figure.suffix.lower() not in FIGURES:
         raise ValueError(f"--figure {figure} must end in {', '.join(FIGURES)}")
     if predictions is not None and predictions.suffix != ".npz":
         raise ValueError(f"--predictions {predictions} must end in .npz")
     if predictions is not None and len(sources) > 1:
-        raise ValueError(f"--predictions {predictions} takes those of one run; name one run at a time")
+        raise ValueError(f"--predictions {predictions} needs a single run, got {len(sources)} sources")
 
 
-def _print_json(found: list[Evaluated], compared: list[Compared], accuracy: float | None) -> None:
-    documents = [one.to_dict(accuracy) for one in found]
-    whole: dict[str, Any] = documents[0]
-    if len(found) > 1:
-        whole = {"evaluations": documents, "comparisons": [one.to_dict() for one in compared]}
-    print(json.dumps(whole, indent=2, allow_nan=False))
-
-
-def _print_tables(found: list[Evaluated], compared: list[Compared], accuracy: float | None) -> None:
-    from singleshot.evaluation.text import comparison_lines
-
-    paragraphs = [one.lines(accuracy) for one in found]
-    if len(found) > 1:
-        paragraphs.append(comparison_lines([one.name for one in found], [one.evaluation.metrics() for one in found]))
-    paragraphs += [comparison.lines() for comparison in compared]
-    print("\n\n".join("\n".join(lines) for lines in paragraphs))
-
-
-def _save_figure(found: list[Evaluated], path: Path) -> None:
+def _save_figure(found: list[Evaluation], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")  # drawing to a file needs no screen
@@ -152,7 +152,7 @@ def _save_figure(found: list[Evaluated], path: Path) -> None:
     for ax in axes.flat[len(found) :]:
         ax.set_axis_off()
     for ax, one in zip(axes.flat, found, strict=False):
-        plot_reliability(one.evaluation.result, ax=ax, title=one.name)
+        plot_reliability(one.result, ax=ax, title=one.name)
     picture.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     write_atomically(path, lambda temporary: picture.savefig(temporary, dpi=110))
     plt.close(picture)

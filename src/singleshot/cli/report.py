@@ -98,7 +98,7 @@ def report(  # noqa: PLR0917
 def _check_sources(sources: tuple[Path, ...], told: dict[str, Any], weights: str) -> None:
     """Refuse a source that cannot be opened, before minutes are spent on those that can."""
     from singleshot.predictions import read_predictions
-    from singleshot.predictions.reading import is_predictions
+    from singleshot.predictions.formats import is_predictions
     from singleshot.training.run import Run
 
     for source in sources:
@@ -130,7 +130,7 @@ def _subjects(
     dataset: str | None,
 ) -> Iterator[Subject]:
     """The sources, each measured when its turn comes."""
-    from singleshot.predictions.reading import is_predictions
+    from singleshot.predictions.formats import is_predictions
     from singleshot.report.page import subject_of_file
     from singleshot.report.page.gallery import EDGE, FEW_GALLERIES, SMALL_EDGE
 

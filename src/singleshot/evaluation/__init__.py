@@ -1,1 +1,1 @@
-"""How good predictions are: the same evaluation for tensors in memory, a file, and a trained run."""
+"""Evaluation of predictions, in the same way for tensors in memory, a file and a trained run."""

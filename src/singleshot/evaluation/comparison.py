@@ -1,56 +1,85 @@
-"""Which of several classifiers is better on the same examples: what is compared, where it can be, and how."""
+"""Paired comparison of classifiers that were evaluated on the same examples."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
-from singleshot.evaluation.evaluation import FEWEST_RESAMPLED, MOST_RESAMPLED, groups_for
+from singleshot.common.text import jsonable
+from singleshot.evaluation.core import (
+    DEFAULT_REPLICATES,
+    MAX_RESAMPLED,
+    MIN_RESAMPLED,
+    Evaluation,
+    resampled_groups,
+)
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.significance import Comparison, Resampled, compare_resampled, resampled_metrics
 
 COMPARED = ("accuracy", "ece", "nll", "brier")
-"""Metrics by which two sources are compared."""
+"""Metrics that are compared."""
 
 
-class AgainstFirst:
-    """Compares classifiers one by one with the first, whose resamples are made once.
+@dataclass(frozen=True)
+class BaselineComparison:
+    """Differences of an evaluation from the baseline; None if they cannot be compared, with a reason."""
+
+    of: str
+    against: str
+    differences: list[Comparison] | None
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every number as plain values for JSON."""
+        found: dict[str, Any] = {"of": self.of, "against": self.against, "differences": None}
+        if self.differences is None:
+            return {**found, "why": self.reason}
+        return {**found, "differences": {one.metric: jsonable(one) for one in self.differences}}
+
+
+class Baseline:
+    """Compares evaluations with a first one, which is resampled only once.
 
     Args:
-        first: its examples, or None where they were not kept.
-        replicates: bootstrap resamples; None takes 1000, where that takes seconds and not minutes.
+        evaluation: the baseline.
+        replicates: bootstrap resamples. Default: 1,000, or no comparison above a million examples.
         bins: equal-width bins of the ECE.
     """
 
-    def __init__(self, first: Examples | None, *, replicates: int | None, bins: int) -> None:
-        self.first = first
-        self._most = MOST_RESAMPLED if replicates is None else math.inf
-        self._replicates = 1000 if replicates is None else replicates
+    def __init__(self, evaluation: Evaluation, *, replicates: int | None, bins: int) -> None:
+        self.evaluation = evaluation
+        self._max_examples = MAX_RESAMPLED if replicates is None else math.inf
+        self._replicates = DEFAULT_REPLICATES if replicates is None else replicates
         self._bins = bins
-        self._first_resampled: Resampled | None = None
+        self._resampled: Resampled | None = None
 
-    def compare(self, other: Examples | None) -> list[Comparison] | str:
-        """The other minus the first in every metric that is finite for both; or why not, to follow both names."""
-        first = self.first
-        if first is None or other is None or max(len(first), len(other)) > self._most:
-            return f"are not compared: one has more than {MOST_RESAMPLED:,} examples; --replicates 1000 compares them"
-        if not same_examples(other, first):
-            return "have different labels, so they are not of the same examples and cannot be compared one by one"
-        if len(first) < FEWEST_RESAMPLED:
-            return f"are not compared: that takes {FEWEST_RESAMPLED} examples or more, here are {len(first)}"
-        if self._first_resampled is None:
-            self._first_resampled = self._resampled(first)
-        return _differences(self._resampled(other), self._first_resampled)
+    def compare(self, other: Evaluation) -> BaselineComparison:
+        """The other evaluation minus the baseline, in every metric that is finite for both."""
+        names = other.name, self.evaluation.name
+        first, second = self.evaluation.examples, other.examples
+        reason = ""
+        if first is None or second is None or max(len(first), len(second)) > self._max_examples:
+            reason = f"more than {MAX_RESAMPLED:,} examples; use --replicates {DEFAULT_REPLICATES} to compare them"
+        elif not self.has_same_examples(other):
+            reason = "their labels differ, so they are not predictions for the same examples"
+        elif len(first) < MIN_RESAMPLED:
+            reason = f"a comparison needs at least {MIN_RESAMPLED} examples, got {len(first)}"
+        if first is None or second is None or reason:
+            return BaselineComparison(*names, None, f"are not compared: {reason}")
+        if self._resampled is None:
+            self._resampled = self._resample(first)
+        one, base = self._resample(second), self._resampled
+        finite = [name for name in one.plain if math.isfinite(one.plain[name]) and math.isfinite(base.plain[name])]
+        return BaselineComparison(*names, [compare_resampled(one, base, name) for name in finite])
 
-    def _resampled(self, examples: Examples) -> Resampled:
-        groups = groups_for(len(examples))
+    def has_same_examples(self, other: Evaluation) -> bool:
+        """Whether both are predictions for the same examples in the same order, judging by their labels."""
+        first, second = self.evaluation.examples, other.examples
+        if first is None or second is None:
+            return False
+        return len(first) == len(second) and first.labels_digest == second.labels_digest
+
+    def _resample(self, examples: Examples) -> Resampled:
+        groups = resampled_groups(len(examples))
         return resampled_metrics(examples, COMPARED, replicates=self._replicates, bins=self._bins, groups=groups)
-
-
-def same_examples(a: Examples, b: Examples) -> bool:
-    """Whether both are predictions of the same examples in the same order, as far as their labels tell."""
-    return len(a) == len(b) and a.labels_digest == b.labels_digest
-
-
-def _differences(a: Resampled, b: Resampled) -> list[Comparison]:
-    finite = [name for name in a.plain if math.isfinite(a.plain[name]) and math.isfinite(b.plain[name])]
-    return [compare_resampled(a, b, name) for name in finite]

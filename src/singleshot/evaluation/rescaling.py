@@ -1,4 +1,4 @@
-"""Fitting a calibration on one file of predictions and applying it to another."""
+"""Fit a post-hoc calibration on one file of predictions and apply it to another."""
 
 from __future__ import annotations
 
@@ -15,20 +15,16 @@ from singleshot.common.checks import check_choice
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.posthoc.registry import SCALINGS
 from singleshot.posthoc.scaling import Scaling
-from singleshot.predictions.predictions import Chunk, Predictions
-from singleshot.predictions.source import listed
-from singleshot.predictions.writing import write_predictions
-
-WITHOUT_CLASSES = "temperature"
-"""The one method that learns nothing about single classes; the others say themselves what a missing one means."""
+from singleshot.predictions import Chunk, Predictions, write_predictions
+from singleshot.predictions.selection import listed
 
 
 def fit_scaling(predictions: Predictions, method: str) -> Scaling:
-    """The calibration of a method, learned from these predictions; they are held in memory for it."""
+    """Fit a calibration method on a file, which is loaded into memory."""
     check_choice("method", method, tuple(SCALINGS))
     chunk = predictions.load()
-    if method == WITHOUT_CLASSES:
-        _warn_of_missing_classes(predictions, chunk)
+    if method == "temperature":  # the other methods have parameters per class and warn themselves
+        _warn_about_missing_classes(predictions, chunk)
     try:
         return SCALINGS[method].fit(torch.from_numpy(predictions.logits(chunk)), torch.from_numpy(chunk.labels))
     except ValueError as error:
@@ -38,7 +34,7 @@ def fit_scaling(predictions: Predictions, method: str) -> Scaling:
 def rescale(
     predictions: Predictions, scaling: Scaling, *, output: Path | None = None, bins: int = 20
 ) -> tuple[CalibrationResult, CalibrationResult]:
-    """Apply a calibration to predictions, a chunk at a time; their calibration before and after.
+    """Apply a calibration to a file chunk by chunk; return the metrics before and after.
 
     With ``output``, the new logits, the labels and the class names are written to that .npz file.
     """
@@ -47,7 +43,7 @@ def rescale(
     def rescaled() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for chunk in predictions.chunks():
             before.update(**{predictions.kind: chunk.scores}, labels=chunk.labels)
-            logits = apply_scaling(scaling, predictions, chunk)
+            logits = _apply(scaling, predictions, chunk)
             after.update(logits=logits, labels=chunk.labels)
             yield logits, chunk.labels
 
@@ -59,8 +55,21 @@ def rescale(
     return before.compute(), after.compute()
 
 
-def apply_scaling(scaling: Scaling, predictions: Predictions, chunk: Chunk) -> NDArray[Any]:
-    """The logits of a chunk after the calibration, in at least single precision."""
+def check_same_classes(fitted: Predictions, other: Predictions) -> None:
+    """Check that two files have the same classes in the same order."""
+    if fitted.classes != other.classes:
+        raise ValueError(f"{fitted.path} has {fitted.classes} classes, {other.path} has {other.classes}")
+    names, others = fitted.class_names, other.class_names
+    if names is not None and others is not None and names != others:
+        index = next(index for index, pair in enumerate(zip(names, others, strict=True)) if pair[0] != pair[1])
+        raise ValueError(
+            f"{fitted.path} and {other.path} have different classes or a different class order: class {index} is "
+            f"{names[index]!r} and {others[index]!r}"
+        )
+
+
+def _apply(scaling: Scaling, predictions: Predictions, chunk: Chunk) -> NDArray[Any]:
+    """The calibrated logits of a chunk, in at least single precision."""
     logits = predictions.logits(chunk)
     wide = logits if logits.dtype == np.float64 else logits.astype(np.float32, copy=False)
     try:
@@ -70,26 +79,12 @@ def apply_scaling(scaling: Scaling, predictions: Predictions, chunk: Chunk) -> N
     return scaled
 
 
-def check_same_classes(fitted: Predictions, other: Predictions) -> None:
-    """Refuse two files that are about different classes."""
-    if fitted.classes != other.classes:
-        raise ValueError(f"{fitted.path} has {fitted.classes} classes and {other.path} has {other.classes}")
-    names, others = fitted.class_names, other.class_names
-    if names is not None and others is not None and names != others:
-        place = next(place for place, pair in enumerate(zip(names, others, strict=True)) if pair[0] != pair[1])
-        raise ValueError(
-            f"{fitted.path} and {other.path} have different classes, or another order of them: class {place} is "
-            f"{names[place]!r} in the one and {others[place]!r} in the other"
-        )
-
-
-def _warn_of_missing_classes(predictions: Predictions, chunk: Chunk) -> None:
+def _warn_about_missing_classes(predictions: Predictions, chunk: Chunk) -> None:
     missing = np.flatnonzero(np.bincount(chunk.labels, minlength=predictions.classes) == 0)
     if len(missing):
         names = predictions.class_names or tuple(map(str, range(predictions.classes)))
         warnings.warn(
-            f"{predictions.path} has no example of {len(missing)} of {predictions.classes} classes "
-            f"({listed([names[index] for index in missing], 5)}): a temperature can be fitted without them, but how "
-            "far it suits them is not known.",
+            f"{predictions.path} has no examples of {len(missing)} of {predictions.classes} classes "
+            f"({listed([names[index] for index in missing], 5)}); the temperature may not suit them.",
             stacklevel=3,
         )

@@ -1,21 +1,81 @@
-"""What a run is worth: its calibration on a split of its data set."""
+"""Evaluation of a trained run on a split of its dataset."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from singleshot.common.checks import check_choice
-from singleshot.common.files import write_atomically
 from singleshot.common.splits import split_training
+from singleshot.common.text import printable
 from singleshot.data import Images, load_dataset
-from singleshot.metrics import CalibrationResult
-from singleshot.training.inference import evaluate
+from singleshot.data.augmentation import Normalization
+from singleshot.evaluation.core import Evaluation, evaluate_arrays
+from singleshot.evaluation.formatting import amount
+from singleshot.predictions import write_predictions
+from singleshot.training.inference import logits_of
 from singleshot.training.processes import Processes
 from singleshot.training.run import Run
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from singleshot.evaluation.core import Options
+
+SPLITS = ("test", "validation", "train")
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRun:
+    """A trained run with its model and the images of one split, loaded once."""
+
+    run: Run
+    split: str
+    weights: str
+    step: int  # of the weights
+    model: nn.Module  # in evaluation mode
+    normalization: Normalization
+    images: Images  # the part of the dataset that the split is taken from
+    positions: Tensor  # of the split's images in it
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path | str,
+        *,
+        split: str = "test",
+        weights: str = "last",
+        data_root: Path | None = None,
+        device: str = "auto",
+    ) -> LoadedRun:
+        """Load the weights (``last`` or ``best``) and the images of a split."""
+        check_choice("split", split, SPLITS)
+        run = Run.open(folder)
+        checkpoint = run.checkpoint(weights)
+        target = Processes.from_environment(device).device
+        model = run.new_model()
+        checkpoint.load_weights(model)
+        images, positions = _split_images(run, split, data_root)
+        normalization = run.normalization(target)
+        return cls(run, split, weights, checkpoint.step, model.to(target).eval(), normalization, images, positions)
+
+    def evaluate(self, *, predictions: Path | None = None, **options: Unpack[Options]) -> Evaluation:
+        """Evaluate the run; with ``predictions``, also write its logits and labels to that .npz file."""
+        logits, labels = logits_of(self.model, self.images, self.positions, self.normalization)
+        if predictions is not None:
+            write_predictions(predictions, [(logits.numpy(), labels.numpy())], class_names=self.run.facts.class_names)
+        evaluation = evaluate_arrays(logits=logits, labels=labels, **options)
+        folder, size = self.run.folder, amount(len(self.positions), f"{self.split} image")
+        return replace(
+            evaluation,
+            name=str(folder),
+            title=printable(f"{folder}: {size}, one forward pass each, after step {self.step:,}"),
+            source={"run": str(folder), "split": self.split, "weights": self.weights, "step": self.step},
+        )
 
 
 def evaluate_run(
@@ -23,38 +83,19 @@ def evaluate_run(
     *,
     split: str = "test",
     weights: str = "last",
-    predictions: Path | None = None,
     data_root: Path | None = None,
     device: str = "auto",
-) -> tuple[CalibrationResult, int]:
-    """The calibration of a run on a split of its data, and the step its weights are of."""
-    check_choice("split", split, ("test", "validation", "train"))
-    run = Run.open(folder)
-    checkpoint = run.checkpoint(weights)
-    processes = Processes(device=Processes.from_environment(device).device)
-    model = run.new_model()
-    checkpoint.load_weights(model)
-    model = model.to(processes.device).eval()
-    part, positions = judged_images(run, split, data_root)
-    kept: list[tuple[Tensor, Tensor]] = []
-    calibration = evaluate(
-        model,
-        part,
-        positions,
-        run.normalization(processes.device),
-        processes,
-        on_logits=lambda logits, labels: kept.append((logits.cpu(), labels)) if predictions is not None else None,
-    )
-    assert calibration is not None
-    if predictions is not None:
-        _write_predictions(predictions, kept, run.facts.class_names)
-    return calibration.compute(), checkpoint.step
+    predictions: Path | None = None,
+    **options: Unpack[Options],
+) -> Evaluation:
+    """Evaluate a run on a split of its dataset; see `evaluate_batches` for the options."""
+    loaded = LoadedRun.open(folder, split=split, weights=weights, data_root=data_root, device=device)
+    return loaded.evaluate(predictions=predictions, **options)
 
 
-def judged_images(run: Run, split: str, data_root: Path | None = None) -> tuple[Images, Tensor]:
-    """The part of a run's data set that a split is taken from, and which of its images these are."""
+def _split_images(run: Run, split: str, data_root: Path | None) -> tuple[Images, Tensor]:
     recipe = run.recipe
-    # Images that could not be read were left out of training as well, or there would be no run.
+    # Training left out unreadable images as well, otherwise there would be no run.
     dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=True)
     run.refuse_other_data(dataset)
     if split == "test":
@@ -64,14 +105,5 @@ def judged_images(run: Run, split: str, data_root: Path | None = None) -> tuple[
     )
     positions = trained if split == "train" else held_out
     if not len(positions):
-        raise ValueError(f"{run.folder} was trained without validation images; evaluate --split test")
+        raise ValueError(f"{run.folder} was trained without validation images; use --split test")
     return dataset.train, positions
-
-
-def _write_predictions(path: Path, kept: list[tuple[Tensor, Tensor]], class_names: tuple[str, ...]) -> None:
-    logits, labels = (torch.cat(parts).numpy() for parts in zip(*kept, strict=True))
-
-    def write(temporary: Path) -> None:
-        np.savez(temporary, logits=logits, labels=labels, class_names=np.array(class_names))
-
-    write_atomically(path, write)

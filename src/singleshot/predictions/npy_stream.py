@@ -1,11 +1,11 @@
-"""The .npy format as a stream: a header that is checked, then blocks of rows. Nothing is ever unpickled."""
+"""The .npy format as a stream: a checked header, then blocks of rows. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from tokenize import TokenError  # numpy's way to read the headers of Python 2 meets damaged ones too
+from tokenize import TokenError  # from numpy's parser of headers of Python 2
 from typing import IO, Any
 
 import numpy as np
@@ -13,27 +13,25 @@ from numpy.typing import NDArray
 
 from singleshot.common.text import printable
 
-MOST_AT_ONCE = 2**30  # bytes of an array that can only be read whole
-MOST_WHOLE = 2**28  # bytes of passes that are read whole, which is once
-MOST_READ = 2**35  # bytes that the streams of passes read in all: two minutes where they inflate 260 MB/s
-READ_AT_ONCE = 2**20  # bytes; an archive's stream makes a copy of them
-SKIPPED_AT_ONCE = 2**16  # bytes; an inflating stream may keep as many for later
-LONGEST_TEXT = 4096  # bytes of one label
-DAMAGE = (
+MAX_COLUMN_MAJOR = 2**30  # bytes of a column-major array, which must be read as a whole
+MAX_WHOLE_PASSES = 2**28  # bytes of stochastic passes that are read as a whole
+MAX_STREAMED = 2**35  # bytes that the streams of passes read in total: two minutes at 260 MB/s of inflating
+READ_BYTES = 2**20  # per read: the stream of an archive copies them
+SKIP_BYTES = 2**16  # per read of skipped data: an inflating stream may buffer as many
+HEADER_ERRORS = (
     *(ValueError, KeyError, EOFError, SyntaxError, TokenError),
-    *(IndexError, TypeError, RecursionError, MemoryError),  # from numpy's reading of a header made to do harm
+    *(IndexError, TypeError, RecursionError, MemoryError),  # from numpy's parser on malicious headers
 )
 
 
 @dataclass(frozen=True)
 class ArrayHeader:
-    """What the start of an .npy file says about the rest."""
+    """The header of an .npy file."""
 
-    what: str  # names the array in errors
+    name: str  # for messages
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    columns_first: bool
-    offset: int  # where the values begin
+    column_major: bool
 
     @property
     def row_bytes(self) -> int:
@@ -46,63 +44,33 @@ class ArrayHeader:
         return self.dtype.itemsize * math.prod(self.shape)
 
 
-def read_header(file: IO[bytes], size: int, what: str) -> ArrayHeader:
-    """The header of an .npy stream of this many bytes; it must not promise more than they hold."""
+def read_header(file: IO[bytes], size: int, name: str) -> ArrayHeader:
+    """Read the header of an .npy stream of ``size`` bytes, and check that it promises no more than that."""
     if size == 0:
-        raise ValueError(f"{what} is empty")
+        raise ValueError(f"{name} is empty")
     try:
         version = np.lib.format.read_magic(file)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-        shape, columns_first, dtype = read(file)
-    except DAMAGE as error:
-        raise ValueError(f"{what} is damaged, or no .npy data: {printable(str(error))}") from None
+        shape, column_major, dtype = read(file)
+    except HEADER_ERRORS as error:
+        raise ValueError(f"{name} is damaged or not .npy data: {printable(str(error))}") from None
     if dtype.hasobject:
         raise ValueError(
-            f"{what} holds Python objects, which are never unpickled here; save numbers, or text as a numpy str array"
+            f"{name} holds Python objects, which are never unpickled; save numbers, or text as a numpy str array"
         )
-    header = ArrayHeader(what, dtype, shape, columns_first and len(shape) > 1, file.tell())
-    promised = header.offset + header.size
+    header = ArrayHeader(name, dtype, shape, column_major and len(shape) > 1)
+    promised = file.tell() + header.size
     if promised > size or any(length < 0 for length in shape):
-        raise ValueError(f"{what} is cut off: its header promises shape {shape}, {promised:,} bytes, of {size:,}")
+        raise ValueError(f"{name} is truncated: its header promises shape {shape}, {promised:,} of {size:,} bytes")
     return header
 
 
-def check_scores_header(header: ArrayHeader) -> None:
-    """Refuse what cannot be scores (N, C)."""
-    check_scores_shape(header.what, str(header.dtype), header.dtype.kind == "f", header.shape)
-
-
-def check_scores_shape(what: str, dtype: str, is_float: bool, shape: tuple[int, ...]) -> None:
-    """Refuse scores that are not floating point of shape (N, C)."""
-    if len(shape) != 2:
-        raise ValueError(f"{what} must have shape (N, C), a score per class, got {shape}; two classes are two columns")
-    if not is_float:
-        raise ValueError(f"{what} must be floating point, got {dtype}")
-
-
-def check_labels_header(header: ArrayHeader) -> None:
-    """Refuse what cannot be labels (N,)."""
-    if len(header.shape) != 1:
-        raise ValueError(f"{header.what} must have shape (N,), one label per example, got {header.shape}")
-    if header.dtype.kind not in "iuUS":
-        raise ValueError(f"{header.what} must be integers or class names, got {header.dtype}")
-    if header.dtype.itemsize > LONGEST_TEXT:
-        raise ValueError(f"{header.what} has labels of {header.dtype.itemsize:,} bytes each; {LONGEST_TEXT:,} at most")
-
-
-def check_lengths(scores: str, labels: str, rows: int, label_rows: int) -> None:
-    """Refuse scores and labels of different lengths."""
-    if rows != label_rows:
-        raise ValueError(f"{scores} has {rows:,} rows and {labels} has {label_rows:,}; each example needs one of each")
-
-
 def read_blocks(file: IO[bytes], header: ArrayHeader, rows: int) -> Iterator[NDArray[Any]]:
-    """Blocks of so many rows, from a stream that stands where the values begin."""
+    """Yield blocks of rows from a stream positioned after the header."""
     length = header.shape[0]
-    if header.columns_first:
-        # Its first row is complete only at the end of the file.
-        if header.size > MOST_AT_ONCE:
-            raise ValueError(_too_large_by_columns(header))
+    if header.column_major:  # the first row is complete only at the end of the file
+        if header.size > MAX_COLUMN_MAJOR:
+            raise ValueError(_too_large(header))
         whole = _read_whole(file, header)
         for first in range(0, length, rows):
             yield np.ascontiguousarray(whole[first : first + rows])
@@ -113,30 +81,30 @@ def read_blocks(file: IO[bytes], header: ArrayHeader, rows: int) -> Iterator[NDA
 
 
 def check_passes_size(header: ArrayHeader) -> None:
-    """Refuse passes (T, N, C) that are too large to be read whole, and would take too long in streams."""
-    if streams_of_passes(header) == 1:
+    """Check that passes (T, N, C) are small enough to be read as a whole, or in streams in reasonable time."""
+    if pass_streams(header) == 1:
         return
-    if header.columns_first:
-        raise ValueError(_too_large_by_columns(header))
+    if header.column_major:
+        raise ValueError(_too_large(header))
     passes = header.shape[0]
-    in_all = header.size * (passes + 1) // 2
-    if in_all > MOST_READ:
+    total = header.size * (passes + 1) // 2
+    if total > MAX_STREAMED:
         raise ValueError(
-            f"{header.what} takes {header.size:,} bytes, and reading its {passes:,} passes side by side would take "
-            f"{in_all:,}; {MOST_READ:,} can be read: store them as .safetensors, or store fewer passes"
+            f"{header.name} has {header.size:,} bytes, and reading its {passes:,} passes in parallel streams takes "
+            f"{total:,}, more than {MAX_STREAMED:,}; store them as .safetensors, or store fewer passes"
         )
 
 
-def streams_of_passes(header: ArrayHeader) -> int:
-    """How many streams `read_blocks_of_passes` needs: one that is read whole, or one for each of the T passes."""
-    return 1 if header.size <= MOST_WHOLE else header.shape[0]
+def pass_streams(header: ArrayHeader) -> int:
+    """Number of streams that `read_pass_blocks` needs: one that is read as a whole, or one per pass."""
+    return 1 if header.size <= MAX_WHOLE_PASSES else header.shape[0]
 
 
-def read_blocks_of_passes(files: Sequence[IO[bytes]], header: ArrayHeader, rows: int) -> Iterator[NDArray[Any]]:
-    """Blocks (T, n, C) of an array (T, N, C), from streams that stand where the values begin.
+def read_pass_blocks(files: Sequence[IO[bytes]], header: ArrayHeader, rows: int) -> Iterator[NDArray[Any]]:
+    """Yield blocks (T, n, C) of an array (T, N, C) from streams positioned after the header.
 
-    The passes lie one after the other, and a block needs rows of each. A single stream is read whole. Each of T
-    streams reads through the passes before its own, T² / 2 in all, so that memory holds no more than a block.
+    The passes are stored one after the other, and a block needs rows of each. A single stream is read as a whole. Each
+    of T streams reads through the passes before its own, T² / 2 in total, but memory holds only one block.
     """
     if len(files) == 1:
         whole = _read_whole(files[0], header)
@@ -150,33 +118,31 @@ def read_blocks_of_passes(files: Sequence[IO[bytes]], header: ArrayHeader, rows:
         yield np.stack(blocks)
 
 
-def _skip(file: IO[bytes], header: ArrayHeader, left: int) -> None:
-    # Read and not sought: so the last stream meets every byte, and the archive's checksum of them.
-    while left:
-        got = len(file.read(min(left, SKIPPED_AT_ONCE)))
-        if not got:
-            raise ValueError(f"{header.what} is cut off: it should go on for {left:,} bytes and more")
-        left -= got
+def _skip(file: IO[bytes], header: ArrayHeader, size: int) -> None:
+    # Reading instead of seeking lets the last stream verify the archive's checksum.
+    while size:
+        skipped = len(file.read(min(size, SKIP_BYTES)))
+        if not skipped:
+            raise ValueError(f"{header.name} is truncated: at least {size:,} bytes are missing")
+        size -= skipped
 
 
-def _too_large_by_columns(header: ArrayHeader) -> str:
-    return f"{header.what} is stored by columns and too large; save np.ascontiguousarray() of it"
+def _too_large(header: ArrayHeader) -> str:
+    return f"{header.name} is stored in column-major order and too large; save np.ascontiguousarray() of it"
 
 
 def _read_whole(file: IO[bytes], header: ArrayHeader) -> NDArray[Any]:
     values = _read(file, header, header.shape[0])
-    return values.reshape(header.shape[::-1]).T if header.columns_first else values.reshape(header.shape)
+    return values.reshape(header.shape[::-1]).T if header.column_major else values.reshape(header.shape)
 
 
 def _read(file: IO[bytes], header: ArrayHeader, rows: int) -> NDArray[Any]:
-    wanted = rows * header.row_bytes
-    data = np.empty(wanted, np.uint8)  # a bounded part, or a bounded whole: never just what a header claims
-    got = 0
-    while got < wanted:
-        more = file.readinto(data[got : got + READ_AT_ONCE])  # type: ignore[attr-defined]
-        if not more:
-            break
-        got += more
-    if got != wanted:
-        raise ValueError(f"{header.what} is cut off: it should go on for {wanted - got:,} bytes and more")
+    size = rows * header.row_bytes
+    data = np.empty(size, np.uint8)  # bounded by the callers, never just by what a header claims
+    filled = 0
+    while filled < size:
+        count = file.readinto(data[filled : filled + READ_BYTES])  # type: ignore[attr-defined]
+        if not count:
+            raise ValueError(f"{header.name} is truncated: at least {size - filled:,} bytes are missing")
+        filled += count
     return data.view(header.dtype)

@@ -1,63 +1,60 @@
-"""Predictions in .parquet files, through pyarrow: the extra singleshot[parquet]."""
+"""Predictions in .parquet files, read with pyarrow (the extra singleshot[parquet])."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.text import printable
-from singleshot.predictions.columns import (
+from singleshot.predictions.file import Block, Predictions
+from singleshot.predictions.selection import (
     ARRAY_KINDS,
-    COLUMN_LABELS,
+    Kind,
+    Selection,
     check_headings,
     find_array,
     find_columns,
     find_labels,
 )
-from singleshot.predictions.source import Asked, Kind, RawBlock, Source
 
 
-class _Layout(NamedTuple):
-    """Where the scores are: in columns of one class each, or in a single column of lists."""
-
-    kind: Kind
-    columns: tuple[str, ...]
-    class_names: tuple[str, ...] | None
-    is_list: bool
-
-
-def open_parquet(path: Path, asked: Asked) -> Source:
-    """Columns logit_CLASS or prob_CLASS and label, as in a .csv file; or a column ``logits`` or ``probs`` of lists."""
+def open_parquet(path: Path, selection: Selection) -> Predictions:
+    """Open columns logit_CLASS or prob_CLASS, and label; or a list column ``logits`` or ``probs``."""
     with _opened(path) as file:
         schema = file.schema_arrow
         check_headings(path, schema.names)
-        label = find_labels(path, schema.names, COLUMN_LABELS, asked, what="column")
+        label = find_labels(path, schema.names, ("label", "labels"), selection, what="column")
         _check_label_type(path, schema.field(label))
-        layout = _layout(path, schema, label, asked)
         count = file.metadata.num_rows
-        classes = len(layout.columns)
-        if layout.is_list:
-            classes = _list_length(path, file, layout.columns[0]) if count else 1
+        lists = _find_lists(path, schema, selection)
+        if lists is not None:
+            (name, kind), class_names = lists, None
+            columns = [name]
+            classes = _list_length(path, file, name) if count else 1
+        else:
+            kind, indices, class_names = find_columns(path, schema.names, label, selection)
+            columns = [schema.names[index] for index in indices]
+            classes = len(columns)
+            _check_score_types(path, schema, columns)
 
-    def read(rows: int) -> Iterator[RawBlock]:
+    def read_blocks(rows: int) -> Iterator[Block]:
         first = 0
-        with _opened(path) as again:
-            for batch in again.iter_batches(batch_size=rows, columns=[*layout.columns, label], use_threads=False):
-                if layout.is_list:
-                    scores = _from_lists(path, batch.column(layout.columns[0]), classes, first)
+        with _opened(path) as file:
+            for batch in file.iter_batches(batch_size=rows, columns=[*columns, label], use_threads=False):
+                if lists is not None:
+                    scores = _from_lists(path, batch.column(name), classes, first)
                 else:
-                    parts = [_values(path, name, batch.column(name)) for name in layout.columns]
-                    scores = np.stack(parts, axis=1)
+                    scores = np.stack([_numbers(path, one, batch.column(one)) for one in columns], axis=1)
                 if len(scores):
-                    yield RawBlock(scores, _labels(path, label, batch.column(label), first))
+                    yield Block(scores, _labels(path, label, batch.column(label), first))
                 first += len(scores)
 
-    return Source(layout.kind, classes, count, layout.class_names, read)
+    return Predictions(path, kind, classes, count, class_names, read_blocks)
 
 
 @contextmanager
@@ -71,26 +68,29 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's, not the file's
-        raise ValueError(f"{path} is damaged or incomplete, or no parquet file: {printable(str(error))}") from None
+            raise  # an error of the disk, not of the file
+        raise ValueError(f"{path} is damaged or not a parquet file: {printable(str(error))}") from None
 
 
-def _layout(path: Path, schema: Any, label: str, asked: Asked) -> _Layout:
+def _find_lists(path: Path, schema: Any, selection: Selection) -> tuple[str, Kind] | None:
+    """Return the list column that holds the scores, and their kind; None if they are in a column per class."""
     from pyarrow import types
 
-    kinds_of_list = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    lists = [column.name for column in schema if any(is_kind(column.type) for is_kind in kinds_of_list)]
-    named = [name for name in lists if name in ARRAY_KINDS and asked.kind in (None, ARRAY_KINDS[name])]
-    if asked.scores in lists or (asked.scores is None and named):
-        one, kind = find_array(path, lists, asked, what="list column")
-        return _Layout(kind, (one,), None, is_list=True)
-    columns = find_columns(path, schema.names, label, asked)
-    names = tuple(schema.names[place] for place in columns.places)
+    is_list = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    lists = [column.name for column in schema if any(check(column.type) for check in is_list)]
+    known = [name for name in lists if name in ARRAY_KINDS and selection.kind in (None, ARRAY_KINDS[name])]
+    if selection.scores in lists or (selection.scores is None and known):
+        return find_array(path, lists, selection, what="list column")
+    return None
+
+
+def _check_score_types(path: Path, schema: Any, names: list[str]) -> None:
+    from pyarrow import types
+
     for name in names:
         found = schema.field(name).type
         if not (types.is_floating(found) or types.is_integer(found) or types.is_decimal(found)):
-            raise ValueError(f"{path}: column {name!r} must hold numbers, it holds {printable(str(found))}")
-    return _Layout(columns.kind, names, columns.class_names, is_list=False)
+            raise ValueError(_not_numbers(path, name, found))
 
 
 def _check_label_type(path: Path, column: Any) -> None:
@@ -99,19 +99,17 @@ def _check_label_type(path: Path, column: Any) -> None:
     found = column.type.value_type if types.is_dictionary(column.type) else column.type
     if not (types.is_integer(found) or types.is_string(found) or types.is_large_string(found)):
         raise ValueError(
-            f"{path}: column {column.name!r} must hold integers or class names, it holds {printable(str(found))}"
+            f"{path}: column {column.name!r} must hold integers or class names, got {printable(str(found))}"
         )
 
 
 def _list_length(path: Path, file: Any, name: str) -> int:
-    """How many scores the first row has; every other must have as many."""
-    for batch in file.iter_batches(batch_size=1, columns=[name], use_threads=False):
-        if len(batch):
-            first = batch.column(0)[0].as_py()
-            if not first:
-                raise ValueError(f"{path}: row 0 of column {name!r} is empty")
-            return len(first)
-    raise ValueError(f"{path} holds no examples; predictions need at least one row")
+    """Return the number of scores in the first row; every other row must have as many."""
+    batch = next(batch for batch in file.iter_batches(batch_size=1, columns=[name], use_threads=False) if len(batch))
+    first = batch.column(0)[0].as_py()
+    if not first:
+        raise ValueError(f"{path}: row 0 of column {name!r} is empty")
+    return len(first)
 
 
 def _from_lists(path: Path, column: Any, classes: int, first: int) -> NDArray[Any]:
@@ -124,11 +122,11 @@ def _from_lists(path: Path, column: Any, classes: int, first: int) -> NDArray[An
         raise ValueError(
             f"{path}: row {first + row} (counted from 0) has {int(lengths[row])} scores, row 0 has {classes}"
         )
-    return _values(path, "scores", column.flatten()).reshape(len(column), classes)
+    return _numbers(path, "scores", column.flatten()).reshape(len(column), classes)
 
 
-def _values(path: Path, name: str, column: Any) -> NDArray[Any]:
-    """Numbers; a missing one is NaN, which is refused with the number of its row."""
+def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
+    """Convert a column to numbers; a missing one becomes NaN, which is rejected later with its row."""
     import pyarrow
     from pyarrow import types
 
@@ -136,11 +134,13 @@ def _values(path: Path, name: str, column: Any) -> NDArray[Any]:
         try:
             column = column.cast(pyarrow.float64())
         except pyarrow.ArrowException:
-            raise ValueError(
-                f"{path}: column {name!r} must hold numbers, it holds {printable(str(column.type))}"
-            ) from None
+            raise ValueError(_not_numbers(path, name, column.type)) from None
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
+
+
+def _not_numbers(path: Path, name: str, found: Any) -> str:
+    return f"{path}: column {name!r} must hold numbers, got {printable(str(found))}"
 
 
 def _labels(path: Path, name: str, column: Any, first: int) -> NDArray[Any]:

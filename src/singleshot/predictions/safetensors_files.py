@@ -5,73 +5,50 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from singleshot.common.text import printable
-from singleshot.predictions.columns import ARRAY_LABELS, find_array, find_labels
-from singleshot.predictions.npy_stream import check_lengths, check_scores_shape
-from singleshot.predictions.source import Asked, PassesSource, RawBlock, Source
-from singleshot.predictions.values import check_passes_shape, find_passes
+from singleshot.predictions.arrays import StoredArray, open_arrays
+from singleshot.predictions.file import Predictions
+from singleshot.predictions.selection import Selection
 
-BFLOAT16 = "BF16"
-FLOATS = ("F16", BFLOAT16, "F32", "F64")
-INTEGERS = ("I8", "I16", "I32", "I64", "U8")
+DTYPES = {
+    **{"F16": ("f", 2), "BF16": ("f", 2), "F32": ("f", 4), "F64": ("f", 8)},
+    **{"I8": ("i", 1), "I16": ("i", 2), "I32": ("i", 4), "I64": ("i", 8), "U8": ("u", 1)},
+}
+"""Kind, as numpy has it, and size of the supported types."""
 
 
-def open_safetensors(path: Path, asked: Asked) -> Source:
-    """Tensors ``logits`` or ``probs`` (N, C) and ``labels`` (N,); class names as a JSON list in the metadata.
+def open_safetensors(path: Path, selection: Selection) -> Predictions:
+    """Open tensors ``logits`` or ``probs`` (N, C) and ``labels`` (N,).
 
-    Stochastic passes may stand beside them, in ``pass_logits`` or ``pass_probs`` (T, N, C).
+    Optional are ``pass_logits`` or ``pass_probs`` (T, N, C), and class names as a JSON list in the metadata.
     """
     with _opened(path) as file:
-        there = list(file.keys())
-        scores, kind = find_array(path, there, asked, what="tensor")
-        labels = find_labels(path, there, ARRAY_LABELS, asked, what="tensor")
-        shape, dtype = _outline(file, scores)
-        check_scores_shape(f"{path}: tensor {scores!r}", dtype, dtype in FLOATS, shape)
-        labels_shape, labels_dtype = _outline(file, labels)
-        if len(labels_shape) != 1 or labels_dtype not in INTEGERS:
-            raise ValueError(
-                f"{path}: tensor {labels!r} must be integers of shape (N,), got {labels_dtype} of shape {labels_shape}"
-            )
-        check_lengths(f"{path}: tensor {scores!r}", f"tensor {labels!r}", shape[0], labels_shape[0])
-        names = _class_names(path, file.metadata() or {})
-        passes = _passes(path, file, (scores, labels), shape)
-
-    def read(rows: int) -> Iterator[RawBlock]:
-        with _opened(path) as again:
-            some_scores, some_labels = again.get_slice(scores), again.get_slice(labels)
-            for first in range(0, shape[0], rows):
-                last = min(first + rows, shape[0])
-                yield _block(some_scores[first:last], some_labels[first:last], dtype)
-
-    return Source(kind, shape[1], shape[0], names, read, passes=passes)
+        found = open_arrays(
+            path, list(file.keys()), lambda name: _stored_array(path, file, name), selection, what="tensor"
+        )
+        return replace(found, class_names=_class_names(path, file.metadata() or {}))
 
 
-def _passes(path: Path, file: Any, taken: tuple[str, str], shape: tuple[int, ...]) -> PassesSource | None:
-    found = find_passes(path, list(file.keys()), taken)
-    if found is None:
-        return None
-    name, kind = found
-    _, labels = taken
-    what = f"{path}: tensor {name!r}"
-    passes_shape, dtype = _outline(file, name)
-    check_passes_shape(what, dtype, dtype in FLOATS, passes_shape, shape)
+def _stored_array(path: Path, file: Any, name: str) -> StoredArray:
+    header = file.get_slice(name)
+    shape, dtype = tuple(header.get_shape()), header.get_dtype()
+    is_bfloat16 = dtype == "BF16"
 
-    def read(rows: int) -> Iterator[RawBlock]:
-        with _opened(path) as again:
-            some_passes, some_labels = again.get_slice(name), again.get_slice(labels)
-            for first in range(0, shape[0], rows):
-                last = min(first + rows, shape[0])
-                yield _block(some_passes[:, first:last], some_labels[first:last], dtype)
+    def read(rows: int) -> Iterator[NDArray[Any]]:
+        with _opened(path) as reopened:
+            values = reopened.get_slice(name)
+            for first in range(0, shape[1 if len(shape) == 3 else 0], rows):
+                block = values[:, first : first + rows] if len(shape) == 3 else values[first : first + rows]
+                yield (block.float() if is_bfloat16 else block).numpy()
 
-    return PassesSource(what, kind, passes_shape[0], read)
-
-
-def _block(scores: Any, labels: Any, dtype: str) -> RawBlock:
-    is_bfloat16 = dtype == BFLOAT16
-    return RawBlock((scores.float() if is_bfloat16 else scores).numpy(), labels.numpy(), were_bfloat16=is_bfloat16)
+    kind, itemsize = DTYPES.get(dtype, ("V", 1))
+    return StoredArray(f"{path}: tensor {name!r}", dtype, kind, itemsize, shape, read, is_bfloat16)
 
 
 @contextmanager
@@ -82,12 +59,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as file:
             yield file
     except SafetensorError as error:
-        raise ValueError(f"{path} is damaged or incomplete, or no safetensors file: {printable(str(error))}") from None
-
-
-def _outline(file: Any, name: str) -> tuple[tuple[int, ...], str]:
-    part = file.get_slice(name)
-    return tuple(part.get_shape()), part.get_dtype()
+        raise ValueError(f"{path} is damaged or not a safetensors file: {printable(str(error))}") from None
 
 
 def _class_names(path: Path, metadata: dict[str, str]) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""Writing predictions a chunk at a time, so that they need not fit into memory."""
+"""Write predictions in chunks, so that they need not fit into memory."""
 
 from __future__ import annotations
 
@@ -13,60 +13,59 @@ from numpy.typing import NDArray
 
 from singleshot.common.files import write_atomically
 from singleshot.data.cache import NpyWriter
-from singleshot.predictions.labels import first_misnumbered
-from singleshot.predictions.values import check_passes_shape
+from singleshot.predictions.arrays import check_passes_shape
+from singleshot.predictions.validation import first_misnumbered
+
+Chunks = Iterable[tuple[NDArray[Any], NDArray[Any]]]
 
 
 def write_predictions(
     path: Path | str,
-    chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]],
+    chunks: Chunks,
     *,
     class_names: tuple[str, ...] | None = None,
     pass_logits: NDArray[Any] | None = None,
 ) -> None:
     """Write logits (n, C) and labels (n,) to an .npz file that `read_predictions` and ``numpy.load`` read.
 
-    It appears whole or not at all; the dtype of the logits is that of the first chunk.
+    The file is replaced atomically. The logits have the dtype of the first chunk.
 
     Args:
         path: the .npz file.
-        chunks: pairs of logits and labels, one after the other.
+        chunks: pairs of logits and labels.
         class_names: a name for each class.
-        pass_logits: T stochastic passes (T, N, C) over all the examples, from `singleshot.sample`, for
-            ``singleshot report`` to show where they disagree; it may be a memory-mapped array.
+        pass_logits: T stochastic passes (T, N, C) over all examples, from `singleshot.sample`, for
+            ``singleshot report`` to show where they disagree; may be memory-mapped.
     """
     path = Path(path)
     if path.suffix.lower() != ".npz":
-        raise ValueError(f"{path} must end in .npz; predictions are written in that format")
+        raise ValueError(f"{path} must end in .npz")
 
     def write(temporary: Path) -> None:
-        # Zipped from two files beside it: the length of an array stands at its start, and is known at the end.
-        logits_path, labels_path = temporary.with_name("logits.npy"), temporary.with_name("labels.npy")
-        shape = _write_arrays(logits_path, labels_path, chunks, path)
+        # An array's length precedes its values but is only known at the end, so the arrays are written to files first.
+        files = [temporary.with_name("logits.npy"), temporary.with_name("labels.npy")]
+        shape = _write_arrays(files[0], files[1], chunks, path)
+        small: dict[str, NDArray[Any]] = {}
         if pass_logits is not None:
             is_float = pass_logits.dtype.kind == "f"
             check_passes_shape(f"{path}: pass_logits", str(pass_logits.dtype), is_float, pass_logits.shape, shape)
+            small["pass_logits"] = np.ascontiguousarray(pass_logits)  # row-major, so that it can be read in blocks
+        if class_names is not None:
+            small["class_names"] = np.array(class_names, dtype=str)
+            if first_misnumbered(class_names) is not None:  # integer labels would be ambiguous
+                small["labels_are"] = np.array(["indices"])
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-            archive.write(logits_path, "logits.npy")
-            archive.write(labels_path, "labels.npy")
-            if pass_logits is not None:
-                with archive.open("pass_logits.npy", "w", force_zip64=True) as member:
-                    # by rows, or a reader could not take it a piece at a time
-                    np.lib.format.write_array(member, np.ascontiguousarray(pass_logits), allow_pickle=False)
-            if class_names is not None:
-                with archive.open("class_names.npy", "w") as member:
-                    np.lib.format.write_array(member, np.array(class_names, dtype=str), allow_pickle=False)
-                if first_misnumbered(class_names) is not None:  # or a reader could take the labels for names
-                    with archive.open("labels_are.npy", "w") as member:
-                        np.lib.format.write_array(member, np.array(["indices"]), allow_pickle=False)
+            for file in files:
+                archive.write(file, file.name)
+            for name, array in small.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
 
     write_atomically(path, write)
 
 
-def _write_arrays(
-    logits_path: Path, labels_path: Path, chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]], path: Path
-) -> tuple[int, ...]:
-    """Write the chunks; the shape of all their logits."""
+def _write_arrays(logits_path: Path, labels_path: Path, chunks: Chunks, path: Path) -> tuple[int, ...]:
+    """Write the chunks, and return the shape of all logits."""
     with ExitStack() as stack:
         writers: tuple[NpyWriter, NpyWriter] | None = None
         for logits, labels in chunks:
@@ -80,5 +79,5 @@ def _write_arrays(
             writers[0].append(logits)
             writers[1].append(labels.astype(np.int64, copy=False))
         if writers is None:
-            raise ValueError(f"{path}: there is nothing to write; predictions need at least one row")
+            raise ValueError(f"{path}: no predictions to write")
         return writers[0].count, *writers[0].item_shape

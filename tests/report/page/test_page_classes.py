@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from singleshot.metrics import Examples
+from singleshot.metrics.examples import ScoredBatch
 from singleshot.report.page.classes import AnswerGathering, Answers, odd_class
 from singleshot.report.page.text import class_label
 
@@ -25,7 +26,7 @@ def remark(seed: int, too_sure: dict[int, float], rows: int = 4000) -> str | Non
     probs[np.arange(rows), predicted] = confidence
     labels = np.where(right, predicted, (predicted + 1) % 4)
     gathering = AnswerGathering(4)
-    gathering.update(probs=probs, labels=labels)
+    gathering.add(ScoredBatch.of(probs=probs, labels=labels))
     return odd_class(gathering.finish(), Examples.of(probs=probs, labels=labels), NAMES)
 
 

@@ -19,6 +19,7 @@ from PIL import Image
 
 from singleshot.data import Images
 from singleshot.metrics import Examples
+from singleshot.metrics.examples import ScoredBatch
 from singleshot.report.page import page_data, render, subject_of_file, unique_names, write_page
 from singleshot.report.page.classes import AnswerGathering
 from singleshot.report.page.gallery import MOST_IMAGES, gallery, png_data_uri
@@ -165,7 +166,7 @@ def test_the_gallery_has_the_surest_mistakes_and_the_least_sure_hits() -> None:
     logits, labels = random.normal(size=(300, 3)), random.integers(0, 3, 300)
     images = Images(torch.zeros(400, 1, 8, 8, dtype=torch.uint8), torch.zeros(400, dtype=torch.int64))
     gathering = AnswerGathering(3)
-    gathering.update(logits=logits, labels=labels)
+    gathering.add(ScoredBatch.of(logits=logits, labels=labels))
     examples = Examples.of(logits=logits, labels=labels)
     positions = torch.arange(100, 400)
     found = gallery(gathering.finish(), examples, images, positions, ("x", "y", "z"))

@@ -85,7 +85,7 @@ def test_metrics_and_comparisons_are_those_of_evaluate(
     assert [column["title"] for column in data["compared"]] == ["Accuracy", "ECE, debiased", "NLL", "Brier"]
     near, other = data["comparisons"]
     assert (near["why"], other["differences"]) == (None, [])
-    assert "different labels" in other["why"]
+    assert "their labels differ" in other["why"]
     expected = said["comparisons"][0]["differences"]
     assert [one["metric"] for one in near["differences"]] == list(expected) == ["accuracy", "ece", "nll", "brier"]
     for one in near["differences"]:
@@ -201,6 +201,6 @@ def test_extreme_predictions_stay_finite(tmp_path: Path) -> None:
     json.dumps(found, allow_nan=False)
     by_name = {Path(model["name"]).name: model for model in found["models"]}
     assert by_name["never.npz"]["metrics"]["nll"] == {"estimate": None, "infinite": True, "low": None, "high": None}
-    assert "Too few to judge: 1 example" in by_name["one.npz"]["verdict"]
+    assert "Too few examples for a verdict: 1;" in by_name["one.npz"]["verdict"]
     assert by_name["all.npz"]["confusions"] == []
     assert by_name["all.npz"]["classes_by_gap"][0]["count"] == 50

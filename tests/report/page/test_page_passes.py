@@ -56,7 +56,7 @@ def test_the_histogram_is_that_of_the_oracle(
     wanted = expected(PASSES)
     assert sum(count > 0 for count in wanted["count"]) > 5  # otherwise this shows little
     for scores in (2**19, 1000):  # at once, and 50 examples at a time
-        monkeypatch.setattr("singleshot.predictions.predictions.CHUNK_SCORES", scores)
+        monkeypatch.setattr("singleshot.predictions.file.CHUNK_SCORES", scores)
         found = page_data([subject_of_file(path, replicates=0)], title="one")["models"][0]["passes"]
         assert list(found) == list(wanted)
         for field, values in wanted.items():

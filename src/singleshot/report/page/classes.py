@@ -7,13 +7,12 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from singleshot.evaluation.evaluation import FEWEST_RESAMPLED
-from singleshot.evaluation.text import amount
-from singleshot.evaluation.verdict import LARGE, points
-from singleshot.metrics.examples import Examples
+from singleshot.evaluation.core import MIN_RESAMPLED
+from singleshot.evaluation.formatting import amount, points
+from singleshot.evaluation.verdict import LARGE
+from singleshot.metrics.examples import Examples, ScoredBatch
 from singleshot.report.page.text import class_label
 
 Codes = NDArray[np.unsignedinteger[Any]]
@@ -39,14 +38,10 @@ class AnswerGathering:
         self._predicted: list[Codes] = []
         self._labels: list[Codes] = []
 
-    def update(
-        self, *, labels: NDArray[np.int64], logits: NDArray[Any] | None = None, probs: NDArray[Any] | None = None
-    ) -> None:
-        """Add a batch of scores (N, C) and labels (N,)."""
-        scores = torch.from_numpy(probs if logits is None else logits)
-        # the first of the largest, as `Calibration` has it; numpy's own search is slow across columns
-        self._predicted.append(scores.argmax(1).numpy().astype(self._dtype))
-        self._labels.append(labels.astype(self._dtype))
+    def add(self, batch: ScoredBatch) -> None:
+        """Add a batch."""
+        self._predicted.append(batch.predicted().numpy().astype(self._dtype))
+        self._labels.append(batch.labels.numpy().astype(self._dtype))
 
     def finish(self) -> Answers:
         """All answers so far, in the order they came."""
@@ -85,7 +80,7 @@ def odd_class(answers: Answers, examples: Examples, names: tuple[str, ...] | Non
     likely = np.clip(confidence - gaps.mean(), 0, 1)  # to be right, if all scores are off by the same
     variances = np.maximum(confidence * (1 - confidence), likely * (1 - likely))
     count = np.bincount(answers.predicted)
-    judged = np.flatnonzero(count >= FEWEST_RESAMPLED)
+    judged = np.flatnonzero(count >= MIN_RESAMPLED)
     if len(judged) < 2:
         return None
     gap = np.bincount(answers.predicted, gaps)[judged] / count[judged]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from singleshot import __version__
-from singleshot.evaluation.comparison import COMPARED, AgainstFirst, same_examples
-from singleshot.evaluation.text import difference_label, metric_label
+from singleshot.evaluation.comparison import COMPARED, Baseline
+from singleshot.evaluation.formatting import difference_label, metric_label
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.estimates import HIGHER_IS_BETTER
 from singleshot.report.page.classes import CONFUSION_THRESHOLD, classes_by_gap, confusions, odd_class
@@ -146,24 +146,22 @@ class ComparisonsWithFirst:
 
     def __init__(self, replicates: int | None) -> None:
         self._replicates = replicates
-        self._first: tuple[str, AgainstFirst] | None = None
+        self._baseline: tuple[str, Baseline] | None = None
         self.found: list[dict[str, Any]] = []
 
     def add(self, subject: Subject, name: str) -> bool:
         """Compare a subject with the first; this may be the first. Returns whether both are of the same examples."""
-        examples = subject.measured.evaluation.examples
-        assert examples is not None
-        if self._first is None:
-            self._first = (name, AgainstFirst(examples, replicates=self._replicates, bins=DEFAULT_BINS))
+        evaluation = subject.measured.evaluation
+        if self._baseline is None:
+            self._baseline = (name, Baseline(evaluation, replicates=self._replicates, bins=DEFAULT_BINS))
             return True
-        against, first = self._first
+        against, baseline = self._baseline
         if self._replicates != 0:
-            compared = first.compare(examples)
+            compared = baseline.compare(evaluation)
             entry: dict[str, Any] = {"of": name, "against": against, "why": None, "differences": []}
-            if isinstance(compared, str):
-                self.found.append({**entry, "why": f"{name} and {against} {compared}."})
+            if compared.differences is None:
+                self.found.append({**entry, "why": f"{name} and {against} {compared.reason}."})
             else:
-                plain = [{field: getattr(one, field) for field in SHOWN} for one in compared]
+                plain = [{field: getattr(one, field) for field in SHOWN} for one in compared.differences]
                 self.found.append({**entry, "differences": plain})
-        assert first.first is not None
-        return same_examples(examples, first.first)
+        return baseline.has_same_examples(evaluation)

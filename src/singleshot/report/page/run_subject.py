@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,19 @@ from typing import Any
 from torch import Tensor
 
 from singleshot.data import Images
-from singleshot.evaluation.runs import evaluate_run, judged_images
-from singleshot.evaluation.text import amount
+from singleshot.evaluation.formatting import amount
+from singleshot.evaluation.runs import LoadedRun
 from singleshot.metrics.variance_histogram import VarianceHistogram
-from singleshot.predictions import read_predictions
+from singleshot.report.page.classes import AnswerGathering
 from singleshot.report.page.gallery import EDGE, gallery
-from singleshot.report.page.subject import FINE_BINS, Subject, evaluate_command, measure, passes_data
+from singleshot.report.page.subject import (
+    FINE_BINS,
+    Subject,
+    evaluate_command,
+    measured as measured_with,
+    measured_options,
+    passes_data,
+)
 from singleshot.sampling import sample
 from singleshot.sampling.noise import noise_layers
 from singleshot.training.inference import BATCH, quiet
@@ -42,17 +48,14 @@ def subject_of_run(
     edge: int = EDGE,
 ) -> Subject:
     """A run, measured as ``singleshot evaluate RUN`` does it, with images of at most ``edge`` pixels."""
-    with tempfile.TemporaryDirectory() as temporary:
-        file = Path(temporary) / "predictions.npz"
-        result, step = evaluate_run(
-            folder, split=split, weights=weights, predictions=file, data_root=data_root, device=device
-        )
-        measured = measure(read_predictions(file), replicates)
-    run = Run.open(folder)
-    part, positions = judged_images(run, split, data_root)
+    loaded = LoadedRun.open(folder, split=split, weights=weights, data_root=data_root, device=device)
+    run, part, positions, step = loaded.run, loaded.images, loaded.positions, loaded.step
+    gathering = AnswerGathering(len(run.facts.class_names))
+    evaluation = loaded.evaluate(**measured_options(gathering, replicates))
+    measured = measured_with(evaluation, gathering, len(run.facts.class_names), run.facts.class_names, replicates)
     examples, names = measured.evaluation.examples, run.facts.class_names
     assert examples is not None
-    size = amount(result.count, f"{split} image")
+    size = amount(len(positions), f"{split} image")
     options = {"split": (split, "test"), "weights": (weights, "last"), "data-root": (data_root, None)}
     changed = {option: value for option, (value, default) in options.items() if value != default}
     flags = [word for option, value in changed.items() for word in (f"--{option}", str(value))]

@@ -13,8 +13,8 @@ import numpy as np
 from singleshot.common.environment import describe_environment
 from singleshot.common.files import fingerprint
 from singleshot.data import Images
-from singleshot.evaluation.evaluation import MOST_RESAMPLED, Evaluation, evaluate_predictions, groups_for
-from singleshot.evaluation.text import amount
+from singleshot.evaluation.core import MAX_RESAMPLED, Evaluation, Options, evaluate_file, resampled_groups
+from singleshot.evaluation.formatting import amount
 from singleshot.metrics.variance_histogram import VarianceBins, VarianceHistogram
 from singleshot.predictions import Predictions, read_predictions
 from singleshot.report.page.classes import AnswerGathering, Answers
@@ -57,23 +57,38 @@ class Subject:
 def measure(predictions: Predictions, replicates: int | None) -> Measured:
     """Everything that one pass over the predictions gives, with the numbers of ``singleshot evaluate``."""
     gathering = AnswerGathering(predictions.classes)
-    evaluation = evaluate_predictions(
-        predictions,
-        bins=DEFAULT_BINS,
-        replicates=replicates,
-        keep_examples=True,
-        test_calibration=False,
-        also=gathering.update,
-    )
+    evaluation = evaluate_file(predictions, **measured_options(gathering, replicates))
+    return measured(evaluation, gathering, predictions.classes, predictions.class_names, replicates)
+
+
+def measured_options(gathering: AnswerGathering, replicates: int | None) -> Options:
+    """Options of an evaluation for the page."""
+    return {
+        "bins": DEFAULT_BINS,
+        "replicates": replicates,
+        "keep_examples": True,
+        "test_calibration": False,
+        "on_batch": gathering.add,
+    }
+
+
+def measured(
+    evaluation: Evaluation,
+    gathering: AnswerGathering,
+    classes: int,
+    class_names: tuple[str, ...] | None,
+    replicates: int | None,
+) -> Measured:
+    """An evaluation with its answers."""
     count = evaluation.result.count
-    groups = groups_for(count)
+    groups = resampled_groups(count)
     said = "no intervals"
-    if count > MOST_RESAMPLED and replicates is None:
-        said = f"no intervals above {MOST_RESAMPLED:,} examples unless asked for"
+    if count > MAX_RESAMPLED and replicates is None:
+        said = f"no intervals above {MAX_RESAMPLED:,} examples unless asked for"
     if evaluation.intervals:
         of_what = f" of {groups:,} groups of examples" if groups else ""
         said = f"95 % intervals from {1000 if replicates is None else replicates:,} resamples{of_what}"
-    return Measured(evaluation, gathering.finish(), predictions.classes, predictions.class_names, said)
+    return Measured(evaluation, gathering.finish(), classes, class_names, said)
 
 
 def subject_of_file(
@@ -97,10 +112,10 @@ def subject_of_file(
     """
     said = {option: value for option, value in (told or {}).items() if value is not None}
     file = read_predictions(path, **said)
-    measured = measure(file, replicates)
-    examples = measured.evaluation.examples
+    found = measure(file, replicates)
+    examples = found.evaluation.examples
     assert examples is not None
-    if images is not None and not np.array_equal(measured.answers.labels, images.labels.numpy()):
+    if images is not None and not np.array_equal(found.answers.labels, images.labels.numpy()):
         raise ValueError(
             f"{path} does not predict these images: its {amount(len(examples), 'label')} are not those of the "
             f"{amount(len(images), 'image')} in their order; leave --dataset out, or name another --split"
@@ -109,10 +124,10 @@ def subject_of_file(
     flags = [word for option, value in said.items() for word in (f"--{option.replace('_', '-')}", str(value))]
     return Subject(
         name=str(path) if name is None else name,
-        about=f"{size}, {file.kind}; {measured.about()}",
+        about=f"{size}, {file.kind}; {found.about()}",
         command=evaluate_command(path, flags, replicates),
-        measured=measured,
-        gallery=gallery(measured.answers, examples, images, None, file.class_names, edge=edge),
+        measured=found,
+        gallery=gallery(found.answers, examples, images, None, file.class_names, edge=edge),
         passes=passes_of_file(file),
         environment=describe_environment(),
         file=fingerprint(path),

@@ -1,0 +1,201 @@
+"""One pass over predictions: calibration metrics, their intervals and a test of perfect calibration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from torch import Tensor
+
+from singleshot.common.checks import as_tensor
+from singleshot.common.text import jsonable, printable
+from singleshot.evaluation.formatting import amount
+from singleshot.metrics.calibration import Calibration, CalibrationResult
+from singleshot.metrics.classwise import MIN_PER_CLASS, ClasswiseGroups
+from singleshot.metrics.estimates import METRICS, Estimator
+from singleshot.metrics.examples import ExampleGathering, Examples, ScoredBatch
+from singleshot.metrics.intervals import Interval, bootstrap
+from singleshot.metrics.resampling import GROUPS, sort_examples, whole
+from singleshot.metrics.selective import Threshold, threshold_for_accuracy
+from singleshot.metrics.significance import ConsistencyTest, consistency_test
+from singleshot.predictions import Predictions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+MAX_RESAMPLED = 1_000_000
+"""With more examples, intervals are computed only on request: up to here they take seconds and a few megabytes."""
+MAX_EXACT = 100_000
+"""With more examples, random groups of examples are resampled instead of single ones."""
+MIN_RESAMPLED = 30
+"""With fewer examples, there are no intervals: resamples of so few say little about new data."""
+DEFAULT_REPLICATES = 1000
+MAX_COLUMN_MAJOR = 32
+"""Up to this many classes, scores are stored by class: a maximum over ten columns is faster than over many rows."""
+
+
+class Options(TypedDict, total=False):
+    """Keyword arguments that `evaluate_batches` and its wrappers share."""
+
+    bins: int
+    classwise: bool
+    replicates: int | None
+    keep_examples: bool
+    test_calibration: bool
+    on_batch: Callable[[ScoredBatch], None] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Calibration of a classifier's predictions."""
+
+    result: CalibrationResult
+    examples: Examples | None  # None if they were not kept
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    consistency: ConsistencyTest | None = None
+    example_metrics: dict[str, float] = field(default_factory=dict)  # those that need the examples, not only the bins
+    name: str = "predictions"
+    title: str = "Predictions"
+    source: dict[str, Any] = field(default_factory=dict)  # where the predictions come from, for JSON
+
+    def metrics(self) -> dict[str, float]:
+        """Every metric by name, including those that need the examples if they were kept."""
+        return {**self.example_metrics, **self.result.metrics()}
+
+    def threshold(self, accuracy: float) -> Threshold:
+        """The lowest confidence threshold that guarantees an accuracy; needs the examples."""
+        assert self.examples is not None
+        return threshold_for_accuracy(self.examples, accuracy)
+
+    def notes(self) -> list[str]:
+        """Reasons for missing metrics and intervals."""
+        on_request = f"omitted above {MAX_RESAMPLED:,} examples; use --replicates {DEFAULT_REPLICATES} to compute them."
+        if self.examples is None:
+            return [f"Intervals, AURC, and the debiased, equal-mass and smooth ECE are {on_request}"]
+        count = len(self.examples)
+        if count < MIN_RESAMPLED and self.consistency is not None:
+            return [f"No intervals: they need at least {MIN_RESAMPLED} examples, got {count}."]
+        if count > MAX_RESAMPLED and not self.intervals:
+            return [f"Intervals are {on_request}"]
+        if self.intervals and self.result.classwise_ece is not None and "classwise_ece" not in self.intervals:
+            return [f"No interval for the classwise ECE: it needs at least {MIN_PER_CLASS} examples per class."]
+        return []
+
+    def to_dict(self, accuracy: float | None = None) -> dict[str, Any]:
+        """Every number as plain values for JSON, with the threshold for an accuracy if one is given."""
+        found = {**self.source, **dict.fromkeys(METRICS), **self.metrics(), **result_dict(self.result)}
+        if self.intervals:
+            found["intervals"] = self.intervals
+        if self.consistency is not None:
+            found["consistency"] = self.consistency
+        if accuracy is not None:
+            found["threshold"] = self.threshold(accuracy)
+        return dict(jsonable(found))
+
+
+def evaluate_batches(
+    batches: Iterable[dict[str, Any]],
+    *,
+    count: int | None = None,
+    bins: int = 20,
+    classwise: bool = False,
+    replicates: int | None = None,
+    keep_examples: bool = False,
+    test_calibration: bool = True,
+    on_batch: Callable[[ScoredBatch], None] | None = None,
+) -> Evaluation:
+    """Evaluate predictions in one pass.
+
+    Memory is O(bins), plus 13 bytes per example while examples are kept: up to a million examples, and beyond if
+    ``replicates`` or ``keep_examples`` ask for it.
+
+    Args:
+        batches: batches as the arguments of `Calibration.update`: ``logits`` or ``probs`` (n, C), and ``labels`` (n,).
+        count: number of examples, if known.
+        bins: equal-width bins of the confidence.
+        classwise: also compute the classwise ECE; its interval needs up to 100 MB and 200 examples per class.
+        replicates: bootstrap resamples for the intervals, 0 for none. Default: 1,000, or none above a million
+            examples. Fewer than 30 examples have no intervals.
+        keep_examples: keep the examples in any case, for thresholds.
+        test_calibration: also test for perfect calibration if there are replicates.
+        on_batch: called with every batch, validated and reduced.
+    """
+    calibration = Calibration(bins=bins, classwise=classwise)
+    by_default = not replicates and not keep_examples
+    is_long = by_default and (count or 0) > MAX_RESAMPLED
+    gathering = None if is_long else ExampleGathering()
+    groups = ClasswiseGroups(bins) if classwise and replicates != 0 and not is_long else None
+    count, classes = 0, 0
+    for given in batches:
+        batch = ScoredBatch.of(**_column_major(given))
+        calibration.add(batch)
+        if on_batch is not None:
+            on_batch(batch)
+        count += len(batch)
+        classes = batch.scores.shape[1]
+        if by_default and count > MAX_RESAMPLED:
+            gathering = groups = None  # the length of a text file is not known in advance
+        if gathering is not None:
+            gathering.add(batch)
+        if groups is not None:
+            groups.add(batch)
+    result = calibration.compute()
+    if gathering is None:
+        return Evaluation(result, None)
+    if replicates is None:
+        replicates = DEFAULT_REPLICATES if count <= MAX_RESAMPLED else 0
+    examples = gathering.finish()
+    intervals = {}
+    if replicates and count >= MIN_RESAMPLED:
+        intervals = bootstrap(examples, replicates=replicates, bins=bins, groups=resampled_groups(count))
+        estimates = {name: one.estimate for name, one in intervals.items()}
+        if groups is not None and count >= MIN_PER_CLASS * classes:
+            intervals["classwise_ece"] = groups.interval(replicates=replicates)
+    else:
+        table = sort_examples(examples, bins)
+        sums = whole(table)
+        estimates = {name: float(value) for name, value in Estimator.of(table, sums).metrics(sums).items()}
+    is_tested = replicates and test_calibration
+    consistency = consistency_test(examples, replicates=replicates, bins=bins) if is_tested else None
+    return Evaluation(result, examples, intervals, consistency, estimates)
+
+
+def evaluate_arrays(
+    *, logits: Any | None = None, probs: Any | None = None, labels: Any, **options: Unpack[Options]
+) -> Evaluation:
+    """Evaluate scores (N, C), given as logits or as probabilities, and labels (N,) in memory."""
+    scores = {name: values for name, values in (("logits", logits), ("probs", probs)) if values is not None}
+    return evaluate_batches([{**scores, "labels": labels}], count=len(labels), **options)
+
+
+def evaluate_file(predictions: Predictions, **options: Unpack[Options]) -> Evaluation:
+    """Evaluate a file that `read_predictions` opened."""
+    evaluation = evaluate_batches(predictions.batches(), count=predictions.count, **options)
+    path, kind, classes = predictions.path, predictions.kind, predictions.classes
+    size = f"{amount(evaluation.result.count, 'example')}, {amount(classes, 'class', 'classes')}"
+    return replace(
+        evaluation,
+        name=str(path),
+        title=printable(f"{path}: {size}, {kind}"),
+        source={"file": str(path), "kind": kind, "classes": classes},
+    )
+
+
+def result_dict(result: CalibrationResult) -> dict[str, Any]:
+    """Metrics and bins for JSON, which has no infinity: an infinite NLL is null, with a field that says so."""
+    return {**result.to_dict(), **({"nll_is_infinite": True} if math.isinf(result.nll) else {})}
+
+
+def resampled_groups(count: int) -> int | None:
+    """Number of groups to resample for so many examples; None if single examples are resampled."""
+    return GROUPS if count > MAX_EXACT else None
+
+
+def _column_major(batch: Mapping[str, Any]) -> dict[str, Tensor]:
+    tensors = {name: as_tensor(values, name) for name, values in batch.items()}
+    return {
+        name: values.t().contiguous().t() if values.ndim == 2 and values.shape[1] <= MAX_COLUMN_MAJOR else values
+        for name, values in tensors.items()
+    }

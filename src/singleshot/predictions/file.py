@@ -1,0 +1,189 @@
+"""A file of predictions: scores and labels that are read and checked in chunks."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import gzip
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singleshot.common.checks import check_size
+from singleshot.common.text import printable
+from singleshot.predictions.selection import Kind, duplicated, listed
+from singleshot.predictions.validation import LabelReader, LabelsAre, Location, as_logits, check_values, native
+
+CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32 fit into a core's cache
+MAX_CLASSES = 2**22  # a row is held in memory: files that claim longer ones are rejected
+
+
+class Block(NamedTuple):
+    """Rows as stored in the file, not yet checked."""
+
+    scores: NDArray[Any]  # (n, C), or (T, n, C) for stochastic passes
+    labels: NDArray[Any]  # (n,), integers or text
+    lines: Sequence[int] | None = None  # line numbers in a text file
+    bfloat16: bool = False  # whether the scores were stored as bfloat16, which numpy lacks
+
+
+BlockReader = Callable[[int], Iterator[Block]]
+"""Reads a file from the start, in blocks of at most so many rows."""
+
+
+class Chunk(NamedTuple):
+    """Checked rows of a file."""
+
+    scores: NDArray[Any]  # (n, C), floating point
+    labels: NDArray[np.int64]  # (n,), class indices
+    first: int  # index of the first row in the file
+
+
+@dataclass(frozen=True)
+class StoredPasses:
+    """T stochastic passes over the examples of a file."""
+
+    name: str  # for messages
+    kind: Kind
+    count: int
+    read_blocks: BlockReader
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Scores and labels in a file that may be larger than memory.
+
+    Use `read_predictions` to open one. Only the file's header is read before `chunks` or `load` is called.
+    """
+
+    path: Path
+    kind: Kind
+    classes: int
+    count: int | None  # examples; unknown for a text file
+    class_names: tuple[str, ...] | None
+    read_blocks: BlockReader
+    stored_passes: StoredPasses | None = None
+    labels_are: LabelsAre | None = None  # meaning of integer labels, if it would be ambiguous
+
+    def __post_init__(self) -> None:
+        if self.count == 0:
+            raise ValueError(f"{self.path} contains no examples")
+        if not 1 <= self.classes <= MAX_CLASSES:
+            raise ValueError(f"{self.path} has {self.classes:,} classes; 1 to {MAX_CLASSES:,} are supported")
+        names = self.class_names
+        if names is not None and len(names) != self.classes:
+            raise ValueError(f"{self.path} has {len(names)} class names for scores of {self.classes} classes")
+        if names is not None and len(set(names)) < len(names):
+            raise ValueError(f"{self.path} has duplicate class names: {listed(duplicated(names))}")
+
+    @property
+    def passes(self) -> int:
+        """Number of stochastic passes in the file, 0 if there are none."""
+        return 0 if self.stored_passes is None else self.stored_passes.count
+
+    def chunks(self, rows: int | None = None) -> Iterator[Chunk]:
+        """Yield all rows in chunks, checked: finite logits, probabilities that sum to 1, known labels."""
+        first = 0
+        for block, labels, location in self._labelled_blocks(self.read_blocks, self.classes, rows):
+            scores = native(block.scores)
+            check_values(
+                scores,
+                self.kind,
+                name=str(self.path),
+                location=location,
+                hint="if these are logits, set --kind logits",
+                bfloat16=block.bfloat16,
+            )
+            if block.bfloat16 and self.kind == "probs":
+                # They are float32 now, and the metrics check sums to that precision.
+                scores = scores / scores.sum(-1, keepdims=True)
+            yield Chunk(scores, labels, first)
+            first += len(labels)
+        if not first:
+            raise ValueError(f"{self.path} contains no examples")
+
+    def batches(self, rows: int | None = None) -> Iterator[dict[str, NDArray[Any]]]:
+        """Yield the chunks as arguments of a metric's ``update``: logits= or probs=, and labels=."""
+        for chunk in self.chunks(rows):
+            yield {self.kind: chunk.scores, "labels": chunk.labels}
+
+    def pass_batches(self, rows: int | None = None) -> Iterator[dict[str, NDArray[Any]]]:
+        """Yield the stochastic passes as arguments of `VarianceHistogram.update`: logits= (T, n, C) and labels= (n,).
+
+        They are checked like the scores. Probabilities are converted to their logarithms.
+        """
+        passes = self.stored_passes
+        if passes is None:
+            raise ValueError(f"{self.path} has no stochastic passes; store them in an array pass_logits (T, N, C)")
+        first = 0
+        for block, labels, _ in self._labelled_blocks(passes.read_blocks, passes.count * self.classes, rows):
+            scores = native(block.scores)
+            check_values(
+                scores.reshape(-1, self.classes),
+                passes.kind,
+                name=passes.name,
+                location=_pass_location(len(labels), first),
+                hint="if these are logits, name the array pass_logits",
+                bfloat16=block.bfloat16,
+            )
+            yield {"logits": as_logits(scores, passes.kind), "labels": labels}
+            first += len(labels)
+
+    def load(self) -> Chunk:
+        """Read all rows into memory."""
+        scores, labels, _ = zip(*self.chunks(), strict=True)
+        return Chunk(np.concatenate(scores), np.concatenate(labels), 0)
+
+    def logits(self, chunk: Chunk) -> NDArray[Any]:
+        """Return the scores of a chunk as logits; probabilities become their logarithms.
+
+        A probability of 0 becomes the logarithm of the smallest normal float32.
+        """
+        return as_logits(chunk.scores, self.kind)
+
+    def _labelled_blocks(
+        self, read_blocks: BlockReader, row_scores: int, rows: int | None
+    ) -> Iterator[tuple[Block, NDArray[np.int64], Location]]:
+        """Yield blocks with their class indices and a function that describes where a row is."""
+        rows = max(1, CHUNK_SCORES // row_scores) if rows is None else check_size("rows", rows, least=1)
+        read_labels = LabelReader(self.path, self.classes, self.class_names, self.labels_are)
+        first = 0
+        with damage_reported(self.path):
+            for block in read_blocks(rows):
+                location = _row_location(block.lines, first)
+                yield block, read_labels(block.labels, location), location
+                first += len(block.labels)
+
+
+def _row_location(lines: Sequence[int] | None, first: int) -> Location:
+    if lines is not None:
+        return lambda row: f"line {lines[row]}"
+    return lambda row: f"row {first + row} (counted from 0)"
+
+
+def _pass_location(rows: int, first: int) -> Location:
+    return lambda row: f"pass {row // rows}, row {first + row % rows} (counted from 0)"
+
+
+@contextmanager
+def damage_reported(path: Path) -> Iterator[None]:
+    """Turn errors from a damaged file into a ValueError that names it; errors of the disk stay an OSError."""
+    damage = (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, csv.Error, UnicodeDecodeError)
+    try:
+        yield
+    except damage as error:
+        raise ValueError(f"{path} is damaged or incomplete, or its ending is wrong: {printable(str(error))}") from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a damaged archive makes zipfile seek to a negative offset
+            raise
+        raise ValueError(f"{path} is damaged: it contains an invalid offset") from None
+    except RuntimeError as error:  # an encrypted archive, or an unknown compression method
+        raise ValueError(f"{path} cannot be unpacked: {printable(str(error))}") from None

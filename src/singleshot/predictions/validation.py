@@ -1,0 +1,175 @@
+"""Checks of scores, and the conversion of labels to class indices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singleshot.common.checks import as_tensor, finite_rows, first_true, probability_rows
+from singleshot.predictions.selection import Kind, listed
+
+LabelsAre = Literal["names", "indices"]
+LABEL_MEANINGS: tuple[LabelsAre, ...] = ("names", "indices")
+
+Location = Callable[[int], str]
+"""Describes where a row of a block is in the file."""
+INTEGER = re.compile("[+-]?[0-9]{1,18}")
+
+
+def check_values(
+    scores: NDArray[Any], kind: Kind, *, name: str, location: Location, hint: str, bfloat16: bool = False
+) -> None:
+    """Raise for the first row of scores (n, C) that is not finite logits or not probabilities.
+
+    Args:
+        scores: the scores.
+        kind: what they should be.
+        name: of the file or array, for the message.
+        location: describes a row.
+        hint: what to do if probabilities are logits instead.
+        bfloat16: whether they were stored as bfloat16, so that their sums have only its precision.
+    """
+    values = as_tensor(scores, kind)
+    if bfloat16:
+        values = values.bfloat16()
+    valid = finite_rows(values) if kind == "logits" else probability_rows(values)
+    if bool(valid.all()):
+        return
+    index = first_true(~valid)
+    row = values[index].double()
+    if not bool(row.isfinite().all()):
+        column = first_true(~row.isfinite())
+        found = f"has {float(row[column])} for class {column}"
+    else:
+        found = f"has values from {float(row.amin()):g} to {float(row.amax()):g} and sum {float(row.sum()):.6g}"
+    required = "logits must be finite"
+    if kind == "probs":
+        required, found = "probabilities must lie in [0, 1] and sum to 1 in each row", f"{found}; {hint}"
+    raise ValueError(f"{name}: {required}; {location(index)} {found}")
+
+
+def native(scores: NDArray[Any]) -> NDArray[Any]:
+    """Convert to a dtype that torch supports: native byte order and at most double precision."""
+    if scores.dtype.itemsize > 8:
+        return scores.astype(np.float64)
+    return scores.astype(scores.dtype.newbyteorder("="), copy=False)
+
+
+def as_logits(scores: NDArray[Any], kind: Kind) -> NDArray[Any]:
+    """Return logits unchanged, and probabilities as their logarithms, with at least the smallest normal float32."""
+    if kind == "logits":
+        return scores
+    wide = scores.astype(np.float32) if scores.dtype == np.float16 else scores
+    logits: NDArray[Any] = np.log(np.maximum(wide, np.finfo(np.float32).tiny))
+    return logits
+
+
+class LabelReader:
+    """Converts the labels of a file to class indices 0 … C−1.
+
+    In every format, text is a class name, and an integer, also as text, is a class index. If classes are named by
+    numbers that are not their indices, such as prob_1 … prob_10, an integer is ambiguous: then the caller or the file
+    has to state the meaning.
+    """
+
+    def __init__(
+        self, path: Path, classes: int, class_names: Sequence[str] | None, meaning: LabelsAre | None = None
+    ) -> None:
+        self._path = path
+        self._classes = classes
+        self._index = {name: index for index, name in enumerate(class_names or ())}
+        self._meaning = meaning
+        self._misnumbered = None if meaning else first_misnumbered(class_names or ())
+
+    def __call__(self, labels: NDArray[Any], location: Location) -> NDArray[np.int64]:
+        """Return the class indices (n,) of the labels of one block."""
+        if labels.dtype.kind in "iu" and self._meaning != "names":
+            self._check_unambiguous(str(labels[0]), 0, location)
+            return self._checked_indices(labels, location)
+        if labels.dtype.kind not in "iuUSTO":
+            raise ValueError(f"{self._path}: labels must be integers or class names, got {labels.dtype}")
+        if labels.dtype.kind == "S":
+            labels = np.char.decode(labels, "utf-8")
+        texts = [str(label).strip() for label in labels.tolist()]
+        if self._misnumbered is not None:
+            for row, text in enumerate(texts):
+                if parse_integer(text) is not None:
+                    self._check_unambiguous(text, row, location)
+        if self._meaning != "indices":
+            try:
+                return np.array([self._index[text] for text in texts], dtype=np.int64)
+            except KeyError:
+                pass
+        return self._parsed(texts, location)
+
+    def _checked_indices(self, labels: NDArray[Any], location: Location) -> NDArray[np.int64]:
+        invalid = (labels < 0) | (labels >= self._classes)
+        if invalid.any():
+            row = int(invalid.argmax())
+            raise ValueError(
+                f"{self._path}: labels must lie in [0, {self._classes}), the classes of the scores; the label in "
+                f"{location(row)} is {labels[row]}"
+            )
+        return labels.astype(np.int64)
+
+    def _check_unambiguous(self, label: str, row: int, location: Location) -> None:
+        if self._misnumbered is not None:
+            index, name = self._misnumbered
+            raise ValueError(
+                f"{self._path}: the label {label} in {location(row)} is ambiguous: it could be a class name or an "
+                f"index counted from 0, because class {index} is named {name!r}. Set --labels-are names or "
+                "--labels-are indices (labels_are= in Python)"
+            )
+
+    def _parsed(self, texts: list[str], location: Location) -> NDArray[np.int64]:
+        """Convert labels one by one, as names or indices; slow, but it can report unknown ones."""
+        indices = [self._parse(text) for text in texts]
+        unknown = [row for row, index in enumerate(indices) if index is None]
+        if not unknown:
+            return np.array(indices, dtype=np.int64)
+        first, where = texts[unknown[0]], location(unknown[0])
+        if self._meaning == "indices":
+            raise ValueError(
+                f"{self._path}: labels must be indices in [0, {self._classes}); the label in {where} is {first!r}"
+            )
+        if not self._index:
+            raise ValueError(
+                f"{self._path}: labels are names ({first!r} in {where}), but the classes have no names; add an array "
+                "class_names, or use integer labels"
+            )
+        names = list(dict.fromkeys(repr(texts[row]) for row in unknown))
+        raise ValueError(
+            f"{self._path}: unknown labels {listed(names, 5)}, first in {where}; the classes are "
+            f"{listed(list(self._index))}"
+        )
+
+    def _parse(self, text: str) -> int | None:
+        found = None if self._meaning == "indices" else self._index.get(text)
+        if found is not None or self._meaning == "names":
+            return found
+        number = parse_integer(text)
+        return number if number is not None and 0 <= number < self._classes else None
+
+
+def parse_integer(text: str) -> int | None:
+    """Return the integer that a text represents, if any.
+
+    >>> parse_integer("07"), parse_integer("-1"), parse_integer("seven")
+    (7, -1, None)
+    """
+    return int(text) if INTEGER.fullmatch(text) else None
+
+
+def first_misnumbered(names: Sequence[str]) -> tuple[int, str] | None:
+    """Return the first class whose name is an integer other than its index.
+
+    >>> first_misnumbered(["0", "1", "cat"]), first_misnumbered(["1", "2"])
+    (None, (0, '1'))
+    """
+    numbers = ((index, name, parse_integer(name)) for index, name in enumerate(names))
+    return next(((index, name) for index, name, number in numbers if number not in {None, index}), None)
