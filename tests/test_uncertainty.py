@@ -149,7 +149,7 @@ def test_a_reading_of_ones_own() -> None:
         (lambda: ss.predictive_entropy(torch.tensor([[[0, -math.inf], [0, 1.0]]])), "1 of 2 rows are invalid"),
         (
             lambda: ss.normalized_variance(torch.zeros(2, 3, 4), measure=lambda p: p.sum(-1)),
-            r"\(3,\); this one gives \(2, 3\)",
+            r"\(3,\); this one returned shape \(2, 3\)",
         ),
         (lambda: ss.normalized_variance(torch.zeros(2, 3, 4), measure=lambda p: p[0, :, 0]), "must lie in .0, 1."),
         (lambda: ss.normalized_variance(torch.zeros(3, 4)), r"\(T, B, C\).*got \(3, 4\)"),

@@ -1,7 +1,7 @@
-"""Confidence one can act on, from one forward pass.
+"""Calibrated confidence of a PyTorch classifier from one forward pass.
 
-The public names are listed in ``__init__.pyi`` and loaded when first used, so that the command line starts without
-waiting for torch.
+The public names and subpackages are listed in ``__init__.pyi`` and imported on first use, so that the command line
+starts without importing torch.
 """
 
 import lazy_loader

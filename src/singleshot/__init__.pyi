@@ -1,5 +1,21 @@
 __version__: str
 
+from . import (
+    data as data,
+    evaluation as evaluation,
+    export as export,
+    grid as grid,
+    losses as losses,
+    metrics as metrics,
+    models as models,
+    paper as paper,
+    posthoc as posthoc,
+    predictions as predictions,
+    report as report,
+    sampling as sampling,
+    training as training,
+    uncertainty as uncertainty,
+)
 from .export import export_model as export_model, export_run as export_run, read_facts as read_facts
 from .losses import (
     CILoss as CILoss,

@@ -1,8 +1,7 @@
-"""What T stochastic predictions of one example say: their mean, their spread, and one number in [0, 1] for the spread.
+"""Statistics of T stochastic passes: mean, covariance, entropy, mutual information and disagreement measures.
 
-Every function takes ``logits`` of shape (T, B, C): T stochastic passes, B examples, C classes. Everything is
-computed from log-probabilities, so logits of any finite size give finite values and gradients, and half-precision
-logits are worked on, and returned, as float32. What is a spread needs at least two passes.
+Every function takes ``logits`` of shape (T, B, C): T passes, B examples, C classes. Computation is in log space, so any
+finite logits give finite values and gradients. Half-precision logits are converted to float32.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from torch import Tensor
 from singleshot.common.checks import check_choice, check_logits, check_passes, values_can_be_read
 
 DisagreementMeasure = Callable[[Tensor], Tensor]
-"""Maps log-probabilities (T, B, C) to a normalized variance (B,) in [0, 1] that is 0 where the passes agree."""
+"""Maps log-probabilities (T, B, C) to a normalized variance (B,) in [0, 1] that is 0 if the passes agree."""
 
 
 def predictive_mean(logits: Tensor) -> Tensor:
-    """The average prediction m = (1/T) Σ_t p_t, as probabilities of shape (B, C).
+    """The mean prediction m = (1/T) Σ_t p_t, probabilities of shape (B, C).
 
     >>> predictive_mean(torch.tensor([[[0.0, 0.0]], [[100.0, 0.0]]]))
     tensor([[0.7500, 0.2500]])
@@ -31,22 +30,22 @@ def predictive_mean(logits: Tensor) -> Tensor:
 def predictive_covariance(logits: Tensor, diagonal: bool = True) -> Tensor:
     """The covariance of the T predictions, (1/T) Σ_t p_t p_tᵀ − m mᵀ.
 
-    Returns the variance of each class, (B, C), or with ``diagonal=False`` the whole matrix, (B, C, C).
+    Returns the variance of each class (B, C), or with ``diagonal=False`` the full matrix (B, C, C).
 
     >>> predictive_covariance(torch.tensor([[[100.0, 0.0]], [[0.0, 100.0]]]))
     tensor([[0.2500, 0.2500]])
     """
     probs = log_probabilities(logits).exp()
     check_passes(probs)
-    centred = probs - probs.mean(0)  # centring first loses no digits where the passes nearly agree
+    centred = probs - probs.mean(0)  # centred first, which is accurate if the passes nearly agree
     if diagonal:
         return centred.square().mean(0)
-    with torch.autocast(probs.device.type, enabled=False):  # a matrix product would come back in half precision
+    with torch.autocast(probs.device.type, enabled=False):  # which would return half precision
         return torch.einsum("tbi,tbj->bij", centred, centred) / len(probs)
 
 
 def predictive_entropy(logits: Tensor) -> Tensor:
-    """The entropy of the average prediction, H(m) = −Σ_c m_c log m_c, in nats: all uncertainty there is. Shape (B,).
+    """The entropy of the mean prediction, H(m) = −Σ_c m_c log m_c, in nats: the total uncertainty. Shape (B,).
 
     >>> predictive_entropy(torch.zeros(3, 1, 2))
     tensor([0.6931])
@@ -55,7 +54,7 @@ def predictive_entropy(logits: Tensor) -> Tensor:
 
 
 def mutual_information(logits: Tensor) -> Tensor:
-    """What the passes disagree about, (1/T) Σ_t KL(p_t ‖ m) = H(m) − (1/T) Σ_t H(p_t), in nats. Shape (B,).
+    """The disagreement of the passes, (1/T) Σ_t KL(p_t ‖ m) = H(m) − (1/T) Σ_t H(p_t), in nats. Shape (B,).
 
     >>> mutual_information(torch.tensor([[[100.0, 0.0]], [[0.0, 100.0]]]))
     tensor([0.6931])
@@ -66,21 +65,23 @@ def mutual_information(logits: Tensor) -> Tensor:
 
 
 def normalized_variance(logits: Tensor, measure: str | DisagreementMeasure = "bhattacharyya") -> Tensor:
-    """One number in [0, 1] per example: 0 where the T passes agree, growing with their disagreement. Shape (B,).
+    """The disagreement of T passes as a number in [0, 1] per example, 0 if they agree. Shape (B,).
+
+    The default is our choice: the paper's definition fits ``bhattacharyya`` and ``hellinger`` alike.
 
     Args:
-        logits: (T, B, C), T of at least 2.
-        measure: how disagreement becomes a number; with BC(p, q) = Σ_c √(p_c q_c) and m the average prediction,
+        logits: (T, B, C) with T ≥ 2.
+        measure: the disagreement measure. With BC(p, q) = Σ_c √(p_c q_c) and the mean prediction m:
 
             - ``bhattacharyya``: 1 − (1/T) Σ_t BC(p_t, m)
-            - ``unbiased``: the same times T / (T − 1)
+            - ``unbiased``: ``bhattacharyya`` × T / (T − 1)
             - ``total_variation``: (1/T) Σ_t ½ ‖p_t − m‖₁
             - ``mutual_information``: (1/T) Σ_t KL(p_t ‖ m) / log T
             - ``hellinger``: (1/T) Σ_t √(1 − BC(p_t, m))
-            - ``confident_disagreement``: total variation × (1 − H(m) / log C)
-            - ``epistemic``: Hellinger × √(I / H(m)), with I = (1/T) Σ_t KL(p_t ‖ m), the mutual information: the share
-              of the average's uncertainty that comes from disagreement, not from passes that are unsure themselves
-            - or a function of your own from log-probabilities (T, B, C) to (B,)
+            - ``confident_disagreement``: ``total_variation`` × (1 − H(m) / log C)
+            - ``epistemic``: ``hellinger`` × √(I / H(m)), where I is the mutual information, so that I / H(m) is the
+              share of the uncertainty that comes from disagreement
+            - or a function from log-probabilities (T, B, C) to (B,)
 
     >>> agree = torch.tensor([[[5.0, 0.0]], [[5.0, 0.0]]])
     >>> normalized_variance(agree)
@@ -96,7 +97,7 @@ def normalized_variance(logits: Tensor, measure: str | DisagreementMeasure = "bh
 
 
 def resolve_measure(measure: str | DisagreementMeasure) -> DisagreementMeasure:
-    """The function behind the name of a disagreement measure; a function is returned as it is."""
+    """Return the function of a named disagreement measure; a function is returned unchanged."""
     if callable(measure):
         return measure
     check_choice("measure", measure, tuple(MEASURES))
@@ -104,35 +105,35 @@ def resolve_measure(measure: str | DisagreementMeasure) -> DisagreementMeasure:
 
 
 def apply_measure(measure: DisagreementMeasure, log_probs: Tensor) -> Tensor:
-    """α of each example, checked: one number in [0, 1] per example."""
+    """Return α (B,) of log-probabilities (T, B, C), checked for shape and range."""
     alpha = measure(log_probs)
     if alpha.shape != log_probs.shape[1:2]:
         raise ValueError(
             f"a disagreement measure must map (T, B, C) = {tuple(log_probs.shape)} to one number per example, "
-            f"({log_probs.shape[1]},); this one gives {tuple(alpha.shape)}"
+            f"({log_probs.shape[1]},); this one returned shape {tuple(alpha.shape)}"
         )
     if values_can_be_read(alpha) and bool(((alpha < 0) | (alpha > 1)).any()):
         raise ValueError(
-            "a disagreement measure must lie in [0, 1]; this one gives values from "
+            "a disagreement measure must lie in [0, 1]; this one returned values from "
             f"{float(alpha.detach().min()):g} to {float(alpha.detach().max()):g}"
         )
     return alpha
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
-    """Log-softmax of (T, B, C) logits that have been checked."""
+    """Check logits (T, B, C) and return their log-softmax."""
     check_logits(logits, ("(T, B, C)",))
     return finite_log_softmax(logits)
 
 
 def finite_log_softmax(logits: Tensor) -> Tensor:
-    """Log-softmax in float32 or better, and never so low that products and sums of it overflow."""
+    """Log-softmax in at least float32, clamped so that sums and products of it do not overflow."""
     log_probs = torch.log_softmax(at_least_float32(logits), dim=-1)
     return log_probs.clamp(min=-math.sqrt(torch.finfo(log_probs.dtype).max) / 2**12)
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """Half-precision tensors as float32; 11 or 8 bits of mantissa cannot hold a sum over classes."""
+    """Convert half precision to float32, because its mantissa is too short for sums over classes."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
@@ -146,14 +147,13 @@ def _entropy(log_probs: Tensor) -> Tensor:
 
 def _mutual_information(log_probs: Tensor) -> Tensor:
     divergence = (log_probs.exp() * (log_probs - _log_mean(log_probs))).sum(-1)
-    return divergence.mean(0).clamp(min=0)  # rounding can leave −1e-8 where the passes agree
+    return divergence.mean(0).clamp(min=0)  # rounding can give −1e-8
 
 
 def _one_minus_coefficient(log_probs: Tensor) -> Tensor:
     """1 − BC(p_t, m) for each pass, (T, B).
 
-    Written as ½ Σ_c (√p_c − √m_c)², which is the same number without the cancellation, and with √p = exp(½ log p),
-    whose gradient at p = 0 is 0 where that of a square root is infinite.
+    Computed as ½ Σ_c (√p_c − √m_c)², which avoids cancellation, with √p = exp(½ log p), whose gradient is finite at 0.
     """
     difference = (log_probs / 2).exp() - (_log_mean(log_probs) / 2).exp()
     return difference.square().sum(-1) / 2
@@ -182,22 +182,22 @@ def _hellinger(log_probs: Tensor) -> Tensor:
 
 
 def _flat_root(values: Tensor) -> Tensor:
-    """√ with slope 0 at 0, where its own is infinite: passes that agree exactly take the constant branch."""
+    """Square root with gradient 0 instead of infinity at 0, for passes that agree exactly."""
     positive = values > 0
     return torch.where(positive, torch.where(positive, values, 1).sqrt(), 0)
 
 
 def _epistemic(log_probs: Tensor) -> Tensor:
-    """In a net that knows its images by heart each pass is sure, and all its doubt is disagreement: the share is 1."""
-    doubt = _entropy(_log_mean(log_probs)).clamp(min=torch.finfo(log_probs.dtype).tiny)
-    share = (_mutual_information(log_probs) / doubt).clamp(max=1)
+    # In a network that memorised its images each pass is certain, and the share is 1.
+    uncertainty = _entropy(_log_mean(log_probs)).clamp(min=torch.finfo(log_probs.dtype).tiny)
+    share = (_mutual_information(log_probs) / uncertainty).clamp(max=1)
     return _hellinger(log_probs) * _flat_root(share)
 
 
 def _confident_disagreement(log_probs: Tensor) -> Tensor:
     bound = math.log(log_probs.shape[-1]) or 1.0  # a single class has no entropy and no disagreement
-    sureness = 1 - _entropy(_log_mean(log_probs)) / bound
-    return _total_variation(log_probs) * sureness.clamp(0, 1)
+    certainty = 1 - _entropy(_log_mean(log_probs)) / bound
+    return _total_variation(log_probs) * certainty.clamp(0, 1)
 
 
 MEASURES: dict[str, DisagreementMeasure] = {

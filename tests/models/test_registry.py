@@ -56,11 +56,11 @@ def test_no_noise_is_zero_and_all_of_it_is_refused(name: str) -> None:
     [("resnet43", "resnet34"), ("ResNet-18", "resnet18"), ("VGG", "vgg16"), ("wideresnet", "wide_resnet16_8")],
 )
 def test_an_unknown_name_suggests_the_nearest_and_lists_all(name: str, nearest: str) -> None:
-    with pytest.raises(ValueError, match=f"name='{name}' is no model; did you mean '{nearest}'") as error:
+    with pytest.raises(ValueError, match=f"unknown model '{name}'; did you mean '{nearest}'") as error:
         create_model(name, 10)
     assert all(known in str(error.value) for known in list_models())
 
 
 def test_a_name_like_no_other_gets_the_list_alone() -> None:
-    with pytest.raises(ValueError, match="name='transformer' is no model; choose one of densenet40_12, resnet18"):
+    with pytest.raises(ValueError, match="unknown model 'transformer'; choose one of densenet40_12, resnet18"):
         create_model("transformer", 10)

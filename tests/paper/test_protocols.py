@@ -50,7 +50,7 @@ def test_invalid_held_out_positions(held_out: Any, message: str) -> None:
     ("labels", "held_out", "message"),
     [
         ([0, 1, 0], 0.0, "held_out must lie between 0 and 1"),
-        ([0, 1, 0], 0.1, "is not one image"),
+        ([0, 1, 0], 0.1, "is less than one image"),
         ([], 0.1, "at least one example"),
         ([0.5, 1.0], 0.5, "integer class indices"),
         ([0, -1, 2], 0.5, r"labels\[1\] = -1"),

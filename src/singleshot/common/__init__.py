@@ -1,1 +1,1 @@
-"""What every layer uses: argument checks, atomic files, printable text, the environment."""
+"""Helpers for every layer: argument checks, atomic files, text and JSON, splits, the environment."""

@@ -21,9 +21,15 @@ FINITE = "logits must be finite, with no NaN or infinity"
 PROBABILITIES = "probs must lie in [0, 1] and sum to 1 in each row (pass other scores as logits=)"
 
 
+def check_tensor(name: str, value: object) -> None:
+    """Check that a value is a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch tensor, got {type(value).__name__}; convert it with torch.as_tensor()")
+
+
 def check_scores(scores: Tensor, shapes: tuple[str, ...], *, name: str = "logits") -> None:
     """Check that scores are a non-empty floating point tensor of one of these shapes, such as "(T, B, C)"."""
-    _check_tensor(name, scores)
+    check_tensor(name, scores)
     ranks = {shape.count(",") + 1 for shape in shapes}
     if scores.ndim not in ranks:
         raise ValueError(f"{name} must have shape {' or '.join(shapes)}, got {tuple(scores.shape)}")
@@ -74,7 +80,7 @@ def probability_rows(probs: Tensor) -> Tensor:
 
 def check_labels(labels: Tensor, examples: int, classes: int, *, ignore_index: int | None = None) -> Tensor:
     """Return the labels as int64 after checking that there is one class index per example."""
-    _check_tensor("labels", labels)
+    check_tensor("labels", labels)
     if labels.shape != (examples,):
         raise ValueError(f"labels must have shape ({examples},), one per example, got {tuple(labels.shape)}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
@@ -176,8 +182,3 @@ def first_true(mask: Tensor) -> int:
 def values_can_be_read(tensor: Tensor) -> bool:
     """Return whether reading values is cheap: on the CPU and outside of a compiled graph."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
-
-
-def _check_tensor(name: str, value: object) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch tensor, got {type(value).__name__}; convert it with torch.as_tensor()")

@@ -1,4 +1,4 @@
-"""Where a number was measured."""
+"""Versions, revision and hardware, which are stored with every result."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from importlib.metadata import version
 from pathlib import Path
 
 HARDWARE = ("machine", "processor", "cores")
-"""What of an environment is the machine's."""
+"""The fields that describe the machine."""
 
 
 @cache
 def describe_environment() -> dict[str, str | int | None]:
-    """Versions, revision and hardware, to stand beside every stored result."""
+    """Return versions, revision and hardware."""
     versions = {name: version(name) for name in ("singleshot", "torch", "numpy", "scikit-learn")}
     hardware: dict[str, str | int] = {"machine": platform.machine(), "processor": _processor(), "cores": usable_cores()}
     return {**versions, "python": platform.python_version(), "revision": _revision(), **hardware}
 
 
 def _processor() -> str:
-    """The processor's own name where the system tells it."""
+    """Return the processor name, if the system reports one."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -32,12 +32,12 @@ def _processor() -> str:
 
 
 def usable_cores() -> int:
-    """The cores this process may run on, which a container or a scheduler can limit."""
+    """Return the number of cores available to this process, which a container or scheduler can limit."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _revision() -> str | None:
-    """The commit of a checkout; an installed package has its version alone."""
+    """Return the commit of a checkout, or None for an installed package."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(

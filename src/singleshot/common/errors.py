@@ -1,10 +1,10 @@
-"""Errors that end a command in a way of their own. Light, so that the command line can know them without torch."""
+"""Errors that end a command with their own exit code. Imports no torch, for the command line."""
 
 from __future__ import annotations
 
 
 class StoppedError(Exception):
-    """Work that ended before its end; the message says what was kept and how to go on."""
+    """Work that stopped early; the message says what was kept and how to resume."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)

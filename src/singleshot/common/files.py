@@ -1,4 +1,4 @@
-"""Files: written so that a reader, or a crash, never meets half of one; and known by their checksums."""
+"""Atomic writes, checksums, and folders locked against other processes."""
 
 from __future__ import annotations
 
@@ -17,24 +17,29 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a temporary neighbour of ``path``, then put it in place in one step."""
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Call ``write`` with a temporary path next to ``path``, then move the file into place in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         temporary = Path(folder) / path.name
         try:
             write(temporary)
             with temporary.open("rb") as written:
-                os.fsync(written.fileno())  # on disk before it takes the old one's place
+                os.fsync(written.fileno())  # on disk before it replaces the old file
         except OSError as error:
             if error.errno is not None and error.filename in {None, str(temporary)}:
-                error.filename = str(path)  # a full disk names none, and nobody knows the temporary one
+                error.filename = str(path)  # name the target, not the temporary file
             raise
         temporary.replace(path)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write text atomically."""
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
 def fingerprint(path: Path) -> dict[str, int | str]:
-    """The size of a file and its checksum, by which a copy is known."""
+    """Return the size and SHA-256 checksum of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(2**20):
@@ -42,25 +47,16 @@ def fingerprint(path: Path) -> dict[str, int | str]:
     return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write text atomically."""
-
-    def write(temporary: Path) -> None:
-        temporary.write_text(text, encoding="utf-8")
-
-    write_atomically(path, write)
-
-
 class FolderNotUsableError(Exception):
-    """Says why a folder cannot be worked in."""
+    """A folder cannot be written to or is in use; the message says which."""
 
 
 @contextmanager
 def exclusive(folder: Path, *, before_waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Make the folder if need be, and hold it against a second process that would write there.
+    """Create the folder if necessary and lock it against other processes.
 
-    A folder that another process holds is refused; with ``before_waiting``, that is called and the folder waited for.
-    The hold ends with the process, however that ends. Where the system has no such locks, nothing is held.
+    A locked folder raises `FolderNotUsableError`; with ``before_waiting``, that is called and the lock awaited. The
+    lock ends with the process. Systems without file locks lock nothing.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +64,7 @@ def exclusive(folder: Path, *, before_waiting: Callable[[], None] | None = None)
     except OSError as error:
         raise FolderNotUsableError(f"cannot be written to ({error.strerror})") from None
     with lock:
-        if fcntl is not None and not _taken(lock):
+        if fcntl is not None and not _try_lock(lock):
             if before_waiting is None:
                 raise FolderNotUsableError("is in use by another singleshot process")
             before_waiting()
@@ -77,19 +73,19 @@ def exclusive(folder: Path, *, before_waiting: Callable[[], None] | None = None)
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process works in this folder now, as `exclusive` lets it; unknown, and so False, without such locks."""
+    """Return whether a process has locked the folder with `exclusive`; False on systems without file locks."""
     if fcntl is None or not (folder / ".lock").exists():
         return False
     with (folder / ".lock").open() as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # and let go of at once
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released at once
         except OSError:
             return True
         return False
 
 
-def _taken(lock: IO[str]) -> bool:
-    """Whether the lock could be had; it is tried for a second, for one who only looks holds it for an instant."""
+def _try_lock(lock: IO[str]) -> bool:
+    """Try to take the lock for a second, because `is_held` holds it for an instant."""
     for _ in range(10):
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

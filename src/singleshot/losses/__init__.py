@@ -1,11 +1,14 @@
-"""Losses over one stochastic pass or T of them: each a pure function and a thin module of the same name."""
+"""Losses over one or T stochastic passes, each a pure function and an nn.Module."""
 
-from singleshot.losses.confidence_integrated import CILoss, EntropyCILoss, ci_loss, entropy_ci_loss
 from singleshot.losses.cross_entropy import (
+    CILoss,
     CrossEntropyLoss,
+    EntropyCILoss,
     FocalLoss,
     LabelSmoothingLoss,
+    ci_loss,
     cross_entropy_loss,
+    entropy_ci_loss,
     focal_loss,
     label_smoothing_loss,
 )

@@ -1,12 +1,18 @@
-"""Cross-entropy, over one pass or T: the baseline, and the ablation that has the passes but not the weighting."""
+"""Losses without variance weighting: cross-entropy, label smoothing, CI, entropy CI and focal loss."""
 
 from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from singleshot.common.checks import check_fraction, check_non_negative
-from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss
+from singleshot.losses.terms import ClassificationLoss, LossOptions, loss_terms
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def cross_entropy_loss(
@@ -19,23 +25,17 @@ def cross_entropy_loss(
 ) -> Tensor:
     """L_GT = −(1/T) Σ_t log p_t(y), for logits (B, C) or (T, B, C) and labels (B,).
 
-    >>> import torch
     >>> cross_entropy_loss(torch.zeros(5, 2, 4), torch.tensor([0, 3]))
     tensor(1.3863)
     """
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
-    return reduce_loss(terms.ground_truth, terms, reduction)
+    return terms.reduce(terms.ground_truth)
 
 
 class CrossEntropyLoss(ClassificationLoss):
-    """Module over :func:`cross_entropy_loss`."""
+    """Module form of :func:`cross_entropy_loss`, with the same options."""
 
-    def __init__(self, *, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
-        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
-
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Logits (B, C) or (T, B, C), labels (B,)."""
-        return cross_entropy_loss(logits, labels, **self.shared_options())
+    function = staticmethod(cross_entropy_loss)
 
 
 def label_smoothing_loss(
@@ -49,28 +49,87 @@ def label_smoothing_loss(
 ) -> Tensor:
     """Cross-entropy against (1 − ε)·onehot + ε·uniform, for logits (B, C) or (T, B, C) and labels (B,).
 
-    >>> import torch
     >>> label_smoothing_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), label_smoothing=0.1)
     tensor(0.2269)
     """
     check_fraction("label_smoothing", label_smoothing)
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
-    return reduce_loss((1 - label_smoothing) * terms.ground_truth + label_smoothing * terms.uniform, terms, reduction)
+    return terms.reduce((1 - label_smoothing) * terms.ground_truth + label_smoothing * terms.uniform)
 
 
 class LabelSmoothingLoss(ClassificationLoss):
-    """Module over :func:`label_smoothing_loss`."""
+    """Module form of :func:`label_smoothing_loss`, with the same options."""
 
-    def __init__(
-        self, *, label_smoothing: float, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
-    ) -> None:
+    function = staticmethod(label_smoothing_loss)
+
+    def __init__(self, *, label_smoothing: float, **options: Unpack[LossOptions]) -> None:
         check_fraction("label_smoothing", label_smoothing)
-        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        super().__init__(**options)
         self.label_smoothing = label_smoothing
 
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Logits (B, C) or (T, B, C), labels (B,)."""
-        return label_smoothing_loss(logits, labels, label_smoothing=self.label_smoothing, **self.shared_options())
+
+def ci_loss(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    beta: float,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """L_GT + β D_KL(U ‖ p), for logits (B, C) or (T, B, C) and labels (B,).
+
+    Up to a constant this is (1 + β) times label smoothing with ε = β / (1 + β).
+
+    >>> ci_loss(torch.zeros(1, 4), torch.tensor([0]), beta=1.0)  # uniform: only the cross-entropy remains
+    tensor(1.3863)
+    """
+    check_non_negative("beta", beta)
+    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
+    divergence = terms.uniform - math.log(logits.shape[-1]) * terms.mean_class_weight
+    return terms.reduce(terms.ground_truth + beta * divergence)
+
+
+class CILoss(ClassificationLoss):
+    """Module form of :func:`ci_loss`, with the same options."""
+
+    function = staticmethod(ci_loss)
+
+    def __init__(self, *, beta: float, **options: Unpack[LossOptions]) -> None:
+        check_non_negative("beta", beta)
+        super().__init__(**options)
+        self.beta = beta
+
+
+def entropy_ci_loss(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    gamma: float,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """L_GT − γ H(p), for logits (B, C) or (T, B, C) and labels (B,); a class weight multiplies both terms.
+
+    >>> entropy_ci_loss(torch.zeros(1, 4), torch.tensor([0]), gamma=1.0)
+    tensor(0.)
+    """
+    check_non_negative("gamma", gamma)
+    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
+    entropy = -(terms.log_probs.exp() * terms.log_probs).sum(-1).mean(0)
+    return terms.reduce(terms.ground_truth - gamma * entropy * terms.example_weight)
+
+
+class EntropyCILoss(ClassificationLoss):
+    """Module form of :func:`entropy_ci_loss`, with the same options."""
+
+    function = staticmethod(entropy_ci_loss)
+
+    def __init__(self, *, gamma: float, **options: Unpack[LossOptions]) -> None:
+        check_non_negative("gamma", gamma)
+        super().__init__(**options)
+        self.gamma = gamma
 
 
 def focal_loss(
@@ -84,31 +143,26 @@ def focal_loss(
 ) -> Tensor:
     """−(1/T) Σ_t (1 − p_t(y))^γ log p_t(y), for logits (B, C) or (T, B, C) and labels (B,).
 
-    γ = 3 is the usual choice for calibration; 0 gives cross-entropy.
+    γ = 3 is the usual choice for calibration; γ = 0 gives cross-entropy.
 
     >>> focal_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), gamma=3.0)
     tensor(0.0002)
     """
     check_non_negative("gamma", gamma)
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
-    index = torch.where(terms.counted, labels.long(), 0)
-    of_label = terms.log_probs.gather(-1, index.expand(len(terms.log_probs), -1).unsqueeze(-1)).squeeze(-1)  # (T, B)
-    # 1 − p keeps its digits where p is nearly 1. It is clamped above 0, where a power below 1 has no finite slope.
-    doubt = (-torch.expm1(of_label)).clamp(min=torch.finfo(of_label.dtype).tiny)
-    losses = -(doubt**gamma * of_label).mean(0) * terms.example_weight
-    return reduce_loss(losses, terms, reduction)
+    index = terms.index.expand(len(terms.log_probs), -1).unsqueeze(-1)
+    log_prob = terms.log_probs.gather(-1, index).squeeze(-1)  # of the label, (T, B)
+    # expm1 keeps 1 − p accurate for p near 1. The clamp avoids 0, where a power below 1 has an infinite gradient.
+    miss = (-torch.expm1(log_prob)).clamp(min=torch.finfo(log_prob.dtype).tiny)
+    return terms.reduce(-(miss**gamma * log_prob).mean(0) * terms.example_weight)
 
 
 class FocalLoss(ClassificationLoss):
-    """Module over :func:`focal_loss`."""
+    """Module form of :func:`focal_loss`, with the same options."""
 
-    def __init__(
-        self, *, gamma: float, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
-    ) -> None:
+    function = staticmethod(focal_loss)
+
+    def __init__(self, *, gamma: float, **options: Unpack[LossOptions]) -> None:
         check_non_negative("gamma", gamma)
-        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        super().__init__(**options)
         self.gamma = gamma
-
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Logits (B, C) or (T, B, C), labels (B,)."""
-        return focal_loss(logits, labels, gamma=self.gamma, **self.shared_options())

@@ -1,12 +1,17 @@
-"""The variance-weighted confidence-integrated loss: a label smoothing whose strength each example earns."""
+"""The variance-weighted confidence-integrated loss: label smoothing with a strength per example."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from singleshot.common.checks import check_passes, check_scores
-from singleshot.losses.terms import ClassificationLoss, loss_terms, reduce_loss
+from singleshot.losses.terms import ClassificationLoss, LossOptions, loss_terms
 from singleshot.uncertainty import DisagreementMeasure, apply_measure, resolve_measure
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def vwci_loss(
@@ -19,77 +24,57 @@ def vwci_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """(1 − α_i) L_GT + α_i L_U, with α_i the normalized variance of example i over its T passes.
+    """(1 − α_i) L_GT + α_i L_U, where α_i is the normalized variance of example i over T stochastic passes.
 
     Args:
         logits: (T, B, C), T stochastic passes over the same B examples.
         labels: (B,) class indices.
-        measure: how disagreement becomes α, see :func:`singleshot.normalized_variance`.
-        differentiate_alpha: by default α is a weight without gradient, and the loss is exactly the cross-entropy of
-            every pass against (1 − α_i)·onehot + α_i·uniform.
+        measure: the disagreement measure that gives α, see :func:`singleshot.normalized_variance`.
+        differentiate_alpha: whether gradients flow through α. By default they do not, and the loss is exactly the
+            cross-entropy of every pass against (1 − α_i)·onehot + α_i·uniform.
         weight: one weight per class, as in ``torch.nn.functional.cross_entropy``.
-        ignore_index: a label that does not count.
-        reduction: ``mean``, ``sum`` or ``none``, the last giving one loss per example.
+        ignore_index: label of the examples to ignore.
+        reduction: ``mean``, ``sum``, or ``none`` for one loss per example.
 
     >>> import torch
     >>> logits = torch.tensor([[[4.0, 0.0]], [[0.0, 4.0]]])  # two passes that disagree about one example
     >>> vwci_loss(logits, torch.tensor([0]), reduction="none")
     tensor([2.0181])
     """
-    return vwci_loss_and_alpha(
-        logits,
-        labels,
-        measure=measure,
-        differentiate_alpha=differentiate_alpha,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )[0]
+    options: LossOptions = {"weight": weight, "ignore_index": ignore_index, "reduction": reduction}
+    return vwci_loss_and_alpha(logits, labels, measure=measure, differentiate_alpha=differentiate_alpha, **options)[0]
 
 
 def vwci_loss_and_alpha(
     logits: Tensor,
     labels: Tensor,
     *,
-    measure: str | DisagreementMeasure = "bhattacharyya",
+    measure: str | DisagreementMeasure,
     differentiate_alpha: bool = False,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **options: Unpack[LossOptions],
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of :func:`vwci_loss` and the detached α (B,) of every example, computed once."""
     function = resolve_measure(measure)
     check_scores(logits, ("(T, B, C)",))
     check_passes(logits)
-    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
+    terms = loss_terms(logits, labels, **options)
     alpha = apply_measure(function, terms.log_probs if differentiate_alpha else terms.log_probs.detach())
-    losses = (1 - alpha) * terms.ground_truth + alpha * terms.uniform
-    return reduce_loss(losses, terms, reduction), alpha.detach()
+    return terms.reduce((1 - alpha) * terms.ground_truth + alpha * terms.uniform), alpha.detach()
 
 
 class VWCILoss(ClassificationLoss):
-    """Module over :func:`vwci_loss`."""
+    """Module form of :func:`vwci_loss`, with the same options."""
+
+    function = staticmethod(vwci_loss)
 
     def __init__(
         self,
         *,
         measure: str | DisagreementMeasure = "bhattacharyya",
         differentiate_alpha: bool = False,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        resolve_measure(measure)  # an unknown name is an error now, not at the first step
-        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        resolve_measure(measure)  # report an unknown name now, not at the first step
+        super().__init__(**options)
         self.measure = measure
         self.differentiate_alpha = differentiate_alpha
-
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Logits (T, B, C), labels (B,)."""
-        return vwci_loss(
-            logits,
-            labels,
-            measure=self.measure,
-            differentiate_alpha=self.differentiate_alpha,
-            **self.shared_options(),
-        )

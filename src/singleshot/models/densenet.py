@@ -1,4 +1,4 @@
-"""DenseNet-40-12, without bottleneck or compression, with dropout after each convolution (Huang et al. 2017)."""
+"""DenseNet-40-12 without bottleneck or compression, with dropout after each convolution (Huang et al. 2017)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.models.layers import check_arguments, initialize_convolutions, scaled
+from singleshot.models.layers import check_network, initialize_convolutions, scaled
 
 
 class DenseNet(nn.Module):
-    """Three dense blocks in which each layer sees all layers before it, with a halving of the image in between.
+    """Three dense blocks, in which each layer receives the outputs of all layers before it, with pooling in between.
 
     Args:
-        layers: layers in each dense block; the network's depth is 3 · layers + 4.
+        layers: layers per dense block; the depth of the network is 3 · layers + 4.
         growth: channels that each layer adds.
-        num_classes: outputs.
-        in_channels: channels of the images.
+        num_classes, in_channels: number of outputs and of image channels.
         width: multiplies the growth and the channels of the first convolution.
-        dropout: share of the units dropped after each convolution but the first.
+        dropout: share of units dropped after each convolution except the first.
     """
 
     def __init__(
@@ -33,9 +32,7 @@ class DenseNet(nn.Module):
         dropout: float = 0.2,
     ) -> None:
         super().__init__()
-        check_arguments(
-            width=width, dropout=dropout, layers=layers, growth=growth, num_classes=num_classes, in_channels=in_channels
-        )
+        check_network(num_classes, in_channels, width, dropout=dropout, layers=layers, growth=growth)
         channels, added = scaled(16, width), scaled(growth, width)
         features: list[nn.Module] = [nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)]
         for block in range(3):
@@ -51,25 +48,25 @@ class DenseNet(nn.Module):
         initialize_convolutions(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (B, in_channels, H, W), made for 32×32, to logits (B, num_classes)."""
+        """Map images (B, in_channels, H, W), designed for 32×32, to logits (B, num_classes)."""
         logits: Tensor = self.head(self.features(images))
         return logits
 
 
 class DenseLayer(nn.Module):
-    """Its input, with ``growth`` new channels computed from it appended."""
+    """Concatenates its input with ``growth`` new channels."""
 
     def __init__(self, inputs: int, growth: int, *, dropout: float) -> None:
         super().__init__()
         self.branch = nn.Sequential(*_activated_convolution(inputs, growth, 3, dropout))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, inputs, H, W) to (B, inputs + growth, H, W)."""
+        """Map (B, inputs, H, W) to (B, inputs + growth, H, W)."""
         return torch.cat([x, self.branch(x)], dim=1)
 
 
 def densenet40_12(num_classes: int, **options: Any) -> DenseNet:
-    """DenseNet-40-12; the options are those of :class:`DenseNet`."""
+    """DenseNet-40-12, with the options of :class:`DenseNet`."""
     return DenseNet(12, 12, num_classes, **options)
 
 

@@ -1,4 +1,4 @@
-"""What the networks share about their arguments: the checks, and the width multiplier."""
+"""Argument checks, the width multiplier and the initialization that the networks share."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import math
 
 from torch import nn
 
-from singleshot.common.checks import check_counts
+from singleshot.common.checks import check_counts, check_number
 from singleshot.sampling.stochastic_depth import check_survival
 
 
-def check_arguments(*, width: float, dropout: float = 0.0, survival: float = 1.0, **counts: int) -> None:
-    """Refuses a width that is not positive, a rate out of range and any of the named counts below 1."""
-    check_counts(**counts)
+def check_network(
+    num_classes: int, in_channels: int, width: float, *, dropout: float = 0.0, survival: float = 1.0, **counts: int
+) -> None:
+    """Check the arguments of a network; other named counts must be at least 1."""
+    check_counts(num_classes=num_classes, in_channels=in_channels, **counts)
+    for name, value in (("width", width), ("dropout", dropout), ("survival", survival)):
+        check_number(name, value)
     check_survival(survival=survival)
     if not (width > 0 and math.isfinite(width)):
         raise ValueError(f"width must be a positive multiplier of the channels, such as 0.25, got {width!r}")
@@ -21,7 +25,7 @@ def check_arguments(*, width: float, dropout: float = 0.0, survival: float = 1.0
 
 
 def scaled(channels: int, width: float) -> int:
-    """So many channels at this width, at least one.
+    """Return the number of channels at a width, at least 1.
 
     >>> scaled(64, 0.5), scaled(12, 0.01)
     (32, 1)
@@ -30,7 +34,7 @@ def scaled(channels: int, width: float) -> int:
 
 
 def initialize_convolutions(network: nn.Module) -> None:
-    """Convolutions normal with variance 2 / fan-out, their biases 0; batch norms 1 and 0."""
+    """Initialize convolutions with variance 2 / fan-out and bias 0, batch norms with 1 and 0."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,4 +1,4 @@
-"""The networks by name."""
+"""Networks by name."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from torch import nn
 
+from singleshot.common.checks import check_number
 from singleshot.models.densenet import densenet40_12
 from singleshot.models.resnet import resnet18, resnet34
 from singleshot.models.vgg import vgg16
 from singleshot.models.wide_resnet import wide_resnet16_8
 
-# Each network with its own name for the strength of its noise.
+# Each constructor with the name of its noise option.
 _NETWORKS: dict[str, tuple[Callable[..., nn.Module], str]] = {
     "densenet40_12": (densenet40_12, "dropout"),
     "resnet18": (resnet18, "survival"),
@@ -25,16 +26,16 @@ _NETWORKS: dict[str, tuple[Callable[..., nn.Module], str]] = {
 def create_model(
     name: str, num_classes: int, *, in_channels: int = 3, width: float = 1.0, noise: float | None = None
 ) -> nn.Module:
-    """A new network for 32×32 images, freshly initialized.
+    """Create a network for 32×32 images with random weights.
 
     Args:
         name: one of :func:`list_models`.
-        num_classes: outputs.
-        in_channels: channels of the images.
-        width: multiplies the channels of every layer; 0.25 makes a network for a laptop.
-        noise: the share that is dropped: of the units for VGG, WideResNet and DenseNet (their ``dropout``), of the
-            passes through the last block for the ResNets (1 − ``survival``). 0 is no noise; None takes the paper's
-            value: 0.5, 0.3, 0.2 and 0.5.
+        num_classes: number of outputs.
+        in_channels: number of image channels.
+        width: multiplies the channels of every layer; 0.25 gives a network for a laptop.
+        noise: share of units dropped in VGG, WideResNet and DenseNet (``dropout``), or probability of dropping the last
+            block of a ResNet (1 − ``survival``). 0 is no noise. Defaults: VGG and ResNet 0.5, WideResNet 0.3, DenseNet
+            0.2.
 
     >>> model = create_model("resnet18", num_classes=10, width=0.125)
     >>> model.blocks[-1].survival
@@ -43,18 +44,19 @@ def create_model(
     if name not in _NETWORKS:
         nearest = difflib.get_close_matches(str(name).lower(), list_models(), n=1)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise ValueError(f"name={name!r} is no model; {hint}choose one of {', '.join(list_models())}")
-    if noise is not None and not 0 <= noise < 1:
+        raise ValueError(f"unknown model {name!r}; {hint}choose one of {', '.join(list_models())}")
+    build, option = _NETWORKS[name]
+    if noise is None:
+        return build(num_classes, in_channels=in_channels, width=width)
+    check_number("noise", noise)
+    if not 0 <= noise < 1:
         raise ValueError(f"noise must lie in [0, 1), the share that is dropped, got {noise!r}; 0 drops nothing")
-    build, dropped_by = _NETWORKS[name]
-    options: dict[str, float] = {}
-    if noise is not None:
-        options[dropped_by] = noise if dropped_by == "dropout" else 1 - noise
-    return build(num_classes, in_channels=in_channels, width=width, **options)
+    strength = {option: noise if option == "dropout" else 1 - noise}
+    return build(num_classes, in_channels=in_channels, width=width, **strength)
 
 
 def list_models() -> list[str]:
-    """The names that :func:`create_model` knows.
+    """Return the names for :func:`create_model`.
 
     >>> list_models()
     ['densenet40_12', 'resnet18', 'resnet34', 'vgg16', 'wide_resnet16_8']

@@ -7,20 +7,18 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from singleshot.models.layers import check_arguments, initialize_convolutions, scaled
+from singleshot.models.layers import check_network, initialize_convolutions, scaled
 from singleshot.sampling.stochastic_depth import StochasticDepthBlock, linear_survival
 
 
 class ResNet(nn.Module):
-    """A 3×3 stem, stages of basic blocks that double the channels and halve the image, average pooling, one linear.
+    """A 3×3 stem, stages of basic blocks that double the channels and halve the image, pooling and a linear layer.
 
     Args:
-        stages: blocks in each stage; the first stage has 64 channels and keeps the image's size.
-        num_classes: outputs.
-        in_channels: channels of the images.
+        stages: blocks per stage; the first stage has 64 channels and keeps the image size.
+        num_classes, in_channels: number of outputs and of image channels.
         width: multiplies the channels of every layer.
-        survival: the chance that a pass keeps the last block; that of the blocks before falls linearly from 1.
-            With 1 the network has no noise.
+        survival: probability that a pass keeps the last block; it falls linearly from 1 over the blocks. 1 is no noise.
     """
 
     def __init__(
@@ -33,13 +31,7 @@ class ResNet(nn.Module):
         survival: float = 0.5,
     ) -> None:
         super().__init__()
-        check_arguments(
-            width=width,
-            survival=survival,
-            num_classes=num_classes,
-            in_channels=in_channels,
-            stages=min(stages, default=0),
-        )
+        check_network(num_classes, in_channels, width, survival=survival, stages=min(stages, default=0))
         channels = scaled(64, width)
         self.stem = nn.Sequential(
             nn.Conv2d(in_channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()
@@ -57,18 +49,18 @@ class ResNet(nn.Module):
         initialize_convolutions(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (B, in_channels, H, W), made for 32×32, to logits (B, num_classes)."""
+        """Map images (B, in_channels, H, W), designed for 32×32, to logits (B, num_classes)."""
         logits: Tensor = self.head(self.blocks(self.stem(images)))
         return logits
 
 
 def resnet18(num_classes: int, **options: Any) -> ResNet:
-    """ResNet-18; the options are those of :class:`ResNet`."""
+    """ResNet-18, with the options of :class:`ResNet`."""
     return ResNet((2, 2, 2, 2), num_classes, **options)
 
 
 def resnet34(num_classes: int, **options: Any) -> ResNet:
-    """ResNet-34; the options are those of :class:`ResNet`."""
+    """ResNet-34, with the options of :class:`ResNet`."""
     return ResNet((3, 4, 6, 3), num_classes, **options)
 
 

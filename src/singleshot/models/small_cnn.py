@@ -1,4 +1,4 @@
-"""A convolutional net small enough to train in a second on one core."""
+"""A convolutional network that trains in a second on one core."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ class SmallCNN(nn.Module):
     """Two convolutions, a hidden layer, and dropout before each fully connected layer.
 
     Args:
-        num_classes: outputs.
-        in_channels: channels of the images.
-        image_size: height and width of the images, even.
-        width: channels of the first convolution; every other layer scales with it.
-        dropout: share of the units dropped before each fully connected layer.
+        num_classes, in_channels: number of outputs and of image channels.
+        image_size: height and width of the images, an even number.
+        width: channels of the first convolution; the other layers scale with it.
+        dropout: share of units dropped before each fully connected layer.
     """
 
     def __init__(
@@ -39,6 +38,6 @@ class SmallCNN(nn.Module):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (B, in_channels, image_size, image_size) to logits (B, num_classes)."""
+        """Map images (B, in_channels, image_size, image_size) to logits (B, num_classes)."""
         logits: Tensor = self.classifier(self.features(images))
         return logits

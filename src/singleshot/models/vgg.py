@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from singleshot.models.layers import check_arguments, initialize_convolutions, scaled
+from singleshot.models.layers import check_network, initialize_convolutions, scaled
 
 STAGE_CHANNELS = (64, 128, 256, 512, 512)
 
@@ -16,11 +16,10 @@ class VGG(nn.Module):
     """Five stages of 3×3 convolutions, each halving the image, and three fully connected layers.
 
     Args:
-        stages: convolutions in each of the five stages.
-        num_classes: outputs.
-        in_channels: channels of the images.
+        stages: convolutions per stage.
+        num_classes, in_channels: number of outputs and of image channels.
         width: multiplies the channels of every layer.
-        dropout: share of the units dropped before each fully connected layer but the last.
+        dropout: share of units dropped before each fully connected layer except the last.
     """
 
     def __init__(
@@ -33,15 +32,9 @@ class VGG(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        check_arguments(
-            width=width,
-            dropout=dropout,
-            num_classes=num_classes,
-            in_channels=in_channels,
-            stages=min(stages, default=0),
-        )
+        check_network(num_classes, in_channels, width, dropout=dropout, stages=min(stages, default=0))
         if len(stages) != len(STAGE_CHANNELS):
-            raise ValueError(f"stages must have {len(STAGE_CHANNELS)} entries, to bring 32×32 to 1×1, got {stages}")
+            raise ValueError(f"stages must have {len(STAGE_CHANNELS)} entries, which reduce 32×32 to 1×1, got {stages}")
         layers: list[nn.Module] = []
         channels = in_channels
         for convolutions, stage_channels in zip(stages, STAGE_CHANNELS, strict=True):
@@ -61,8 +54,8 @@ class VGG(nn.Module):
             nn.Linear(channels, num_classes),
         )
         initialize_convolutions(self)
-        # He's variance for the hidden ones too: the 0.01 of the original, meant for 4,096 units, all but stops the
-        # signal of a narrow network for its first hundreds of steps.
+        # He initialization for the hidden layers too: the original std of 0.01, chosen for 4,096 units, lets the signal
+        # of a narrow network vanish for its first hundreds of steps.
         *hidden, last = (layer for layer in self.classifier if isinstance(layer, nn.Linear))
         for layer in hidden:
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
@@ -71,11 +64,11 @@ class VGG(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (B, in_channels, 32, 32) to logits (B, num_classes)."""
+        """Map images (B, in_channels, 32, 32) to logits (B, num_classes)."""
         logits: Tensor = self.classifier(self.features(images))
         return logits
 
 
 def vgg16(num_classes: int, **options: Any) -> VGG:
-    """VGG-16; the options are those of :class:`VGG`."""
+    """VGG-16, with the options of :class:`VGG`."""
     return VGG((2, 2, 3, 3, 3), num_classes, **options)

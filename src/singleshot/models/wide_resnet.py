@@ -7,19 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.models.layers import check_arguments, initialize_convolutions, scaled
+from singleshot.models.layers import check_network, initialize_convolutions, scaled
 
 
 class WideResNet(nn.Module):
-    """Three groups of wide pre-activation blocks; the second and the third halve the image.
+    """Three groups of wide pre-activation blocks; the second and third halve the image.
 
     Args:
-        blocks: blocks in each group; the network's depth is 6 · blocks + 4.
+        blocks: blocks per group; the depth of the network is 6 · blocks + 4.
         widening: the groups have 16, 32 and 64 times this many channels.
-        num_classes: outputs.
-        in_channels: channels of the images.
-        width: multiplies the channels of every layer, the first included.
-        dropout: share of the units dropped between the two convolutions of each block.
+        num_classes, in_channels: number of outputs and of image channels.
+        width: multiplies the channels of every layer.
+        dropout: share of units dropped between the two convolutions of each block.
     """
 
     def __init__(
@@ -33,14 +32,7 @@ class WideResNet(nn.Module):
         dropout: float = 0.3,
     ) -> None:
         super().__init__()
-        check_arguments(
-            width=width,
-            dropout=dropout,
-            blocks=blocks,
-            widening=widening,
-            num_classes=num_classes,
-            in_channels=in_channels,
-        )
+        check_network(num_classes, in_channels, width, dropout=dropout, blocks=blocks, widening=widening)
         channels = scaled(16, width)
         self.stem = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
         layers = []
@@ -61,13 +53,13 @@ class WideResNet(nn.Module):
         initialize_convolutions(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (B, in_channels, H, W), made for 32×32, to logits (B, num_classes)."""
+        """Map images (B, in_channels, H, W), designed for 32×32, to logits (B, num_classes)."""
         logits: Tensor = self.head(self.blocks(self.stem(images)))
         return logits
 
 
 class WideBlock(nn.Module):
-    """x + conv(dropout(relu(bn(conv(relu(bn(x))))))), the sum left without an activation."""
+    """x + conv(dropout(relu(bn(conv(relu(bn(x)))))))."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, dropout: float) -> None:
         super().__init__()
@@ -83,7 +75,7 @@ class WideBlock(nn.Module):
         self.projection = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if changes_shape else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Where the shape changes, the shortcut projects the activated input; elsewhere it is x untouched."""
+        """Add the branch to x, or to a projection of the activated input if the shape changes."""
         activated = torch.relu(self.norm(x))
         shortcut = x if self.projection is None else self.projection(activated)
         out: Tensor = shortcut + self.branch(activated)
@@ -91,5 +83,5 @@ class WideBlock(nn.Module):
 
 
 def wide_resnet16_8(num_classes: int, **options: Any) -> WideResNet:
-    """WideResNet-16-8; the options are those of :class:`WideResNet`."""
+    """WideResNet-16-8, with the options of :class:`WideResNet`."""
     return WideResNet(2, 8, num_classes, **options)
