@@ -183,7 +183,7 @@ def test_a_run_that_fails_is_named_and_what_it_is_for_is_not_drawn(
         (["table1", "--model", "resnet50"], "model='resnet50' is unknown; choose one of densenet40_12"),
         (["table1", "--dataset", "cifar100", "--data-root", "nowhere"], "singleshot data fetch cifar100"),
         (["table1", "--dataset", "digit"], "unknown dataset 'digit'; did you mean 'digits'?"),
-        (["table1", "--dataset", "no/such/set"], "folder no/such/set does not exist"),
+        (["table1", "--dataset", "no/such/set"], "no/such/set does not exist"),
         (["table1", "--dataset", ""], "dataset must be a name or a folder"),
         (["table1", "--dataset", "digits", "--output", "run"], "--output run is the folder of a single run"),
         (["status", "--output", "occupied"], "occupied holds no grid"),
