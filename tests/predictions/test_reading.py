@@ -32,9 +32,6 @@ def test_a_file_holds_what_was_written_and_chunks_are_its_parts(name: str, kind:
     for rows in (None, 1, 5, 23, 1000):
         chunks = list(found.chunks(rows))
         assert max(len(chunk.scores) for chunk in chunks) <= (rows or 23)
-        assert [chunk.first for chunk in chunks] == np.cumsum([0, *(len(chunk.scores) for chunk in chunks)])[
-            :-1
-        ].tolist()
         np.testing.assert_array_equal(np.concatenate([chunk.scores for chunk in chunks]), scores)
         np.testing.assert_array_equal(np.concatenate([chunk.labels for chunk in chunks]), labels)
         assert all(chunk.labels.dtype == np.int64 for chunk in chunks)

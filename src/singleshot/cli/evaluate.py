@@ -72,32 +72,27 @@ def evaluate(  # noqa: PLR0917
         device: device for runs: cpu, cuda, cuda:1, mps, or auto.
         as_json: print every number as JSON, including the bins.
     """
-    _check_numbers(bins, replicates, accuracy)
-    _check_paths(sources, figure, predictions)
+    _check_arguments(sources, figure, predictions)
     from singleshot.evaluation.comparison import Baseline
-    from singleshot.evaluation.core import Options, evaluate_file
+    from singleshot.evaluation.core import Options, check_options, evaluate_file
     from singleshot.evaluation.runs import evaluate_run
     from singleshot.evaluation.summary import comparison_lines, evaluation_lines, table_lines
     from singleshot.predictions import read_predictions
     from singleshot.predictions.formats import is_predictions
 
-    options: Options = {
-        "bins": bins,
-        "classwise": classwise,
-        "replicates": replicates,
-        "keep_examples": accuracy is not None,
-    }
-
-    def evaluated(source: Path) -> Evaluation:
+    check_options(bins=bins, replicates=replicates, accuracy=accuracy)
+    keep = accuracy is not None
+    options: Options = {"bins": bins, "classwise": classwise, "replicates": replicates, "keep_examples": keep}
+    of_run: dict[str, Any] = {"split": split, "weights": weights, "data_root": data_root, "device": device}
+    found = []
+    for source in sources:
         if not is_predictions(source):
-            of_run: dict[str, Any] = {"split": split, "weights": weights, "data_root": data_root, "device": device}
-            return evaluate_run(source, predictions=predictions, **of_run, **options)
+            found.append(evaluate_run(source, predictions=predictions, **of_run, **options))
+            continue
         if predictions is not None:
             raise ValueError(f"--predictions {predictions} is only for runs; {source} is a file of predictions")
         file = read_predictions(source, kind=kind, scores=scores, labels=labels, labels_are=labels_are)
-        return evaluate_file(file, **options)
-
-    found = [evaluated(source) for source in sources]
+        found.append(evaluate_file(file, **options))
     baseline = Baseline(found[0], replicates=replicates, bins=bins)
     compared = [] if replicates == 0 else [baseline.compare(one) for one in found[1:]]
     if figure is not None:
@@ -117,16 +112,7 @@ def evaluate(  # noqa: PLR0917
         print(f"Figure: {printable(str(figure))}")
 
 
-def _check_numbers(bins: int, replicates: int | None, accuracy: float | None) -> None:
-    if bins < 1:
-        raise ValueError(f"--bins must be at least 1, got {bins}")
-    if replicates is not None and replicates != 0 and replicates < 2:
-        raise ValueError(f"--replicates must be at least 2, or 0 for no intervals, got {replicates}")
-    if accuracy is not None and not 0 < accuracy < 1:
-        raise ValueError(f"--accuracy must lie strictly between 0 and 1, such as 0.95, got {accuracy}")
-
-
-def _check_paths(sources: tuple[Path, ...], figure: Path | None, predictions: Path | None) -> None:
+def _check_arguments(sources: tuple[Path, ...], figure: Path | None, predictions: Path | None) -> None:
     if not sources:
         raise ValueError("give a file of predictions or a run: singleshot evaluate predictions.npz")
     if figure is not None and figure.suffix.lower() not in FIGURES:
@@ -138,21 +124,16 @@ def _check_paths(sources: tuple[Path, ...], figure: Path | None, predictions: Pa
 
 
 def _save_figure(found: list[Evaluation], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")  # drawing to a file needs no screen
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     from singleshot.common.files import write_atomically
     from singleshot.report import plot_reliability
 
-    across = min(len(found), 3)
-    down = -(-len(found) // across)
-    picture, axes = plt.subplots(down, across, figsize=(4 * across, 4.8 * down), layout="constrained", squeeze=False)
-    for ax in axes.flat[len(found) :]:
-        ax.set_axis_off()
-    for ax, one in zip(axes.flat, found, strict=False):
+    columns = min(len(found), 3)
+    rows = -(-len(found) // columns)
+    figure = Figure(figsize=(4 * columns, 4.8 * rows), layout="constrained")
+    axes = [figure.add_subplot(rows, columns, index + 1) for index in range(len(found))]
+    for ax, one in zip(axes, found, strict=True):
         plot_reliability(one.result, ax=ax, title=one.name)
-    picture.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    write_atomically(path, lambda temporary: picture.savefig(temporary, dpi=110))
-    plt.close(picture)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))

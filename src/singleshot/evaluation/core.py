@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor
+from singleshot.common.checks import as_tensor, check_size
 from singleshot.common.text import jsonable, printable
 from singleshot.evaluation.formatting import amount
 from singleshot.metrics.calibration import Calibration, CalibrationResult
@@ -122,6 +122,7 @@ def evaluate_batches(
         test_calibration: also test for perfect calibration if there are replicates.
         on_batch: called with every batch, validated and reduced.
     """
+    check_options(bins=bins, replicates=replicates)
     calibration = Calibration(bins=bins, classwise=classwise)
     by_default = not replicates and not keep_examples
     is_long = by_default and (count or 0) > MAX_RESAMPLED
@@ -181,6 +182,15 @@ def evaluate_file(predictions: Predictions, **options: Unpack[Options]) -> Evalu
         title=printable(f"{path}: {size}, {kind}"),
         source={"file": str(path), "kind": kind, "classes": classes},
     )
+
+
+def check_options(*, bins: int = 20, replicates: int | None = None, accuracy: float | None = None) -> None:
+    """Check numbers before work starts."""
+    check_size("bins", bins, least=1)
+    if replicates:
+        check_size("replicates", replicates, least=2)
+    if accuracy is not None and not 0 < accuracy < 1:
+        raise ValueError(f"accuracy must lie strictly between 0 and 1, such as 0.95, got {accuracy}")
 
 
 def result_dict(result: CalibrationResult) -> dict[str, Any]:

@@ -44,7 +44,6 @@ class Chunk(NamedTuple):
 
     scores: NDArray[Any]  # (n, C), floating point
     labels: NDArray[np.int64]  # (n,), class indices
-    first: int  # index of the first row in the file
 
 
 @dataclass(frozen=True)
@@ -91,23 +90,16 @@ class Predictions:
 
     def chunks(self, rows: int | None = None) -> Iterator[Chunk]:
         """Yield all rows in chunks, checked: finite logits, probabilities that sum to 1, known labels."""
-        first = 0
-        for block, labels, location in self._labelled_blocks(self.read_blocks, self.classes, rows):
-            scores = native(block.scores)
-            check_values(
-                scores,
-                self.kind,
-                name=str(self.path),
-                location=location,
-                hint="if these are logits, set --kind logits",
-                bfloat16=block.bfloat16,
-            )
+        is_empty = True
+        for block, labels, first in self._labelled_blocks(self.read_blocks, self.classes, rows):
+            is_empty = False
+            scores, location = native(block.scores), _row_location(block, first)
+            check_values(scores, self.kind, str(self.path), location, bfloat16=block.bfloat16)
             if block.bfloat16 and self.kind == "probs":
                 # They are float32 now, and the metrics check sums to that precision.
                 scores = scores / scores.sum(-1, keepdims=True)
-            yield Chunk(scores, labels, first)
-            first += len(labels)
-        if not first:
+            yield Chunk(scores, labels)
+        if is_empty:
             raise ValueError(f"{self.path} contains no examples")
 
     def batches(self, rows: int | None = None) -> Iterator[dict[str, NDArray[Any]]]:
@@ -123,24 +115,16 @@ class Predictions:
         passes = self.stored_passes
         if passes is None:
             raise ValueError(f"{self.path} has no stochastic passes; store them in an array pass_logits (T, N, C)")
-        first = 0
-        for block, labels, _ in self._labelled_blocks(passes.read_blocks, passes.count * self.classes, rows):
-            scores = native(block.scores)
-            check_values(
-                scores.reshape(-1, self.classes),
-                passes.kind,
-                name=passes.name,
-                location=_pass_location(len(labels), first),
-                hint="if these are logits, name the array pass_logits",
-                bfloat16=block.bfloat16,
-            )
+        for block, labels, first in self._labelled_blocks(passes.read_blocks, passes.count * self.classes, rows):
+            scores, location = native(block.scores), _pass_location(len(labels), first)
+            flat = scores.reshape(-1, self.classes)
+            check_values(flat, passes.kind, passes.name, location, bfloat16=block.bfloat16)
             yield {"logits": as_logits(scores, passes.kind), "labels": labels}
-            first += len(labels)
 
     def load(self) -> Chunk:
         """Read all rows into memory."""
-        scores, labels, _ = zip(*self.chunks(), strict=True)
-        return Chunk(np.concatenate(scores), np.concatenate(labels), 0)
+        scores, labels = zip(*self.chunks(), strict=True)
+        return Chunk(np.concatenate(scores), np.concatenate(labels))
 
     def logits(self, chunk: Chunk) -> NDArray[Any]:
         """Return the scores of a chunk as logits; probabilities become their logarithms.
@@ -151,22 +135,20 @@ class Predictions:
 
     def _labelled_blocks(
         self, read_blocks: BlockReader, row_scores: int, rows: int | None
-    ) -> Iterator[tuple[Block, NDArray[np.int64], Location]]:
-        """Yield blocks with their class indices and a function that describes where a row is."""
+    ) -> Iterator[tuple[Block, NDArray[np.int64], int]]:
+        """Yield blocks with their class indices and the index of their first row."""
         rows = max(1, CHUNK_SCORES // row_scores) if rows is None else check_size("rows", rows, least=1)
         read_labels = LabelReader(self.path, self.classes, self.class_names, self.labels_are)
         first = 0
         with damage_reported(self.path):
             for block in read_blocks(rows):
-                location = _row_location(block.lines, first)
-                yield block, read_labels(block.labels, location), location
+                yield block, read_labels(block.labels, _row_location(block, first)), first
                 first += len(block.labels)
 
 
-def _row_location(lines: Sequence[int] | None, first: int) -> Location:
-    if lines is not None:
-        return lambda row: f"line {lines[row]}"
-    return lambda row: f"row {first + row} (counted from 0)"
+def _row_location(block: Block, first: int) -> Location:
+    lines = block.lines
+    return lambda row: f"row {first + row} (counted from 0)" if lines is None else f"line {lines[row]}"
 
 
 def _pass_location(rows: int, first: int) -> Location:

@@ -29,7 +29,6 @@ def open_parquet(path: Path, selection: Selection) -> Predictions:
         schema = file.schema_arrow
         check_headings(path, schema.names)
         label = find_labels(path, schema.names, ("label", "labels"), selection, what="column")
-        _check_label_type(path, schema.field(label))
         count = file.metadata.num_rows
         lists = _find_lists(path, schema, selection)
         if lists is not None:
@@ -40,7 +39,6 @@ def open_parquet(path: Path, selection: Selection) -> Predictions:
             kind, indices, class_names = find_columns(path, schema.names, label, selection)
             columns = [schema.names[index] for index in indices]
             classes = len(columns)
-            _check_score_types(path, schema, columns)
 
     def read_blocks(rows: int) -> Iterator[Block]:
         first = 0
@@ -84,29 +82,10 @@ def _find_lists(path: Path, schema: Any, selection: Selection) -> tuple[str, Kin
     return None
 
 
-def _check_score_types(path: Path, schema: Any, names: list[str]) -> None:
-    from pyarrow import types
-
-    for name in names:
-        found = schema.field(name).type
-        if not (types.is_floating(found) or types.is_integer(found) or types.is_decimal(found)):
-            raise ValueError(_not_numbers(path, name, found))
-
-
-def _check_label_type(path: Path, column: Any) -> None:
-    from pyarrow import types
-
-    found = column.type.value_type if types.is_dictionary(column.type) else column.type
-    if not (types.is_integer(found) or types.is_string(found) or types.is_large_string(found)):
-        raise ValueError(
-            f"{path}: column {column.name!r} must hold integers or class names, got {printable(str(found))}"
-        )
-
-
 def _list_length(path: Path, file: Any, name: str) -> int:
     """Return the number of scores in the first row; every other row must have as many."""
-    batch = next(batch for batch in file.iter_batches(batch_size=1, columns=[name], use_threads=False) if len(batch))
-    first = batch.column(0)[0].as_py()
+    batches = file.iter_batches(batch_size=1, columns=[name], use_threads=False)
+    first = next(batch.column(0)[0].as_py() for batch in batches if len(batch))
     if not first:
         raise ValueError(f"{path}: row 0 of column {name!r} is empty")
     return len(first)
@@ -130,26 +109,24 @@ def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
     import pyarrow
     from pyarrow import types
 
+    if not (types.is_floating(column.type) or types.is_integer(column.type) or types.is_decimal(column.type)):
+        raise ValueError(f"{path}: column {name!r} must hold numbers, got {printable(str(column.type))}")
     if not types.is_floating(column.type):
-        try:
-            column = column.cast(pyarrow.float64())
-        except pyarrow.ArrowException:
-            raise ValueError(_not_numbers(path, name, column.type)) from None
+        column = column.cast(pyarrow.float64(), safe=False)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
-
-
-def _not_numbers(path: Path, name: str, found: Any) -> str:
-    return f"{path}: column {name!r} must hold numbers, got {printable(str(found))}"
 
 
 def _labels(path: Path, name: str, column: Any, first: int) -> NDArray[Any]:
     from pyarrow import types
 
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    found = column.type
+    if not (types.is_integer(found) or types.is_string(found) or types.is_large_string(found)):
+        raise ValueError(f"{path}: column {name!r} must hold integers or class names, got {printable(str(found))}")
     if column.null_count:
         row = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
         raise ValueError(f"{path}: column {name!r} has no label in row {first + row} (counted from 0)")
-    if types.is_dictionary(column.type):
-        column = column.dictionary_decode()
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values

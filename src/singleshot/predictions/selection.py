@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -94,24 +94,26 @@ def find_columns(path: Path, headings: Sequence[str], label: str, selection: Sel
     Columns(kind='probs', indices=(0, 2), class_names=('cat', 'dog'))
     """
     scores, kind, _ = selection
+    prefixes: dict[str, Kind] = {prefix: of for prefix, of in PREFIX_KINDS.items() if kind in (None, of)}
     if scores is not None:
         kind = kind or PREFIX_KINDS.get(scores)
         if kind is None:
             raise ValueError(f"{path}: unclear whether columns {scores}… hold logits or probabilities; {SET_KIND}")
-        columns = _with_prefix(headings, label, scores, kind)
-        if not columns.indices:
-            raise ValueError(f"{path} has no columns that start with {scores!r}; found {listed(headings)}")
-        return columns
-    by_prefix = [_with_prefix(headings, label, prefix, which) for prefix, which in PREFIX_KINDS.items()]
-    found = [columns for columns in by_prefix if columns.indices and kind in (None, columns.kind)]
+        prefixes = {scores: kind}
+    found = []
+    for prefix, of in prefixes.items():
+        names = [(index, name) for index, name in enumerate(headings) if name.startswith(prefix) and name != label]
+        if names:
+            found.append(_in_class_order(of, [(index, name.removeprefix(prefix)) for index, name in names]))
     if len(found) > 1:
         raise ValueError(f"{path} has both logit_ and prob_ columns; {SET_KIND}")
     if found:
         return found[0]
-    if kind is not None:  # columns named by class numbers only
-        numbered = [(index, name) for index, name in enumerate(headings) if _is_number(name)]
-        if numbered:
-            return _in_class_order(kind, numbered)
+    if scores is not None:
+        raise ValueError(f"{path} has no columns that start with {scores!r}; found {listed(headings)}")
+    numbered = [(index, name) for index, name in enumerate(headings) if _is_number(name)]
+    if kind is not None and numbered:
+        return _in_class_order(kind, numbered)
     expected = f"{kind.removesuffix('s')}_CLASS" if kind else "logit_CLASS or prob_CLASS"
     raise ValueError(
         f"{path} has no columns {expected}, one per class; found {listed(headings)}. If others hold the scores, set "
@@ -121,9 +123,8 @@ def find_columns(path: Path, headings: Sequence[str], label: str, selection: Sel
 
 def check_headings(path: Path, headings: Sequence[str]) -> None:
     """Check that column names are unique."""
-    duplicates = duplicated(headings)
-    if duplicates:
-        raise ValueError(f"{path} has more than one column named {listed(duplicates)}")
+    if len(set(headings)) < len(headings):
+        raise ValueError(f"{path} has more than one column named {listed(duplicated(headings))}")
 
 
 def duplicated(names: Sequence[str]) -> list[str]:
@@ -132,8 +133,7 @@ def duplicated(names: Sequence[str]) -> list[str]:
     >>> duplicated(["a", "b", "a"])
     ['a']
     """
-    counts = Counter(names)
-    return [name for name, count in counts.items() if count > 1]
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def listed(names: Sequence[str], limit: int = 10) -> str:
@@ -153,14 +153,9 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and (text == "0" or text[0] != "0")
 
 
-def _with_prefix(headings: Sequence[str], label: str, prefix: str, kind: Kind) -> Columns:
-    found = ((index, name) for index, name in enumerate(headings) if name.startswith(prefix) and name != label)
-    return _in_class_order(kind, ((index, name.removeprefix(prefix)) for index, name in found))
-
-
-def _in_class_order(kind: Kind, columns: Iterable[tuple[int, str]]) -> Columns:
+def _in_class_order(kind: Kind, columns: list[tuple[int, str]]) -> Columns:
     """Order columns as in the file, or by number if all are numbered: a tool may have sorted 10 before 2."""
-    ordered = list(columns)
-    if all(_is_number(name) for _, name in ordered):
-        ordered.sort(key=lambda column: int(column[1]))
-    return Columns(kind, tuple(index for index, _ in ordered), tuple(name for _, name in ordered))
+    if all(_is_number(name) for _, name in columns):
+        columns.sort(key=lambda column: int(column[1]))
+    indices, names = zip(*columns, strict=True)
+    return Columns(kind, indices, names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,18 +22,10 @@ Location = Callable[[int], str]
 INTEGER = re.compile("[+-]?[0-9]{1,18}")
 
 
-def check_values(
-    scores: NDArray[Any], kind: Kind, *, name: str, location: Location, hint: str, bfloat16: bool = False
-) -> None:
+def check_values(scores: NDArray[Any], kind: Kind, name: str, location: Location, *, bfloat16: bool = False) -> None:
     """Raise for the first row of scores (n, C) that is not finite logits or not probabilities.
 
-    Args:
-        scores: the scores.
-        kind: what they should be.
-        name: of the file or array, for the message.
-        location: describes a row.
-        hint: what to do if probabilities are logits instead.
-        bfloat16: whether they were stored as bfloat16, so that their sums have only its precision.
+    The message has the name of the file or array. Sums of ``bfloat16`` scores are checked to its precision.
     """
     values = as_tensor(scores, kind)
     if bfloat16:
@@ -49,7 +42,10 @@ def check_values(
         found = f"has values from {float(row.amin()):g} to {float(row.amax()):g} and sum {float(row.sum()):.6g}"
     required = "logits must be finite"
     if kind == "probs":
-        required, found = "probabilities must lie in [0, 1] and sum to 1 in each row", f"{found}; {hint}"
+        required, found = (
+            "probabilities must lie in [0, 1] and sum to 1 in each row",
+            f"{found}; if these are logits, rename them or set --kind logits",
+        )
     raise ValueError(f"{name}: {required}; {location(index)} {found}")
 
 
@@ -89,40 +85,35 @@ class LabelReader:
     def __call__(self, labels: NDArray[Any], location: Location) -> NDArray[np.int64]:
         """Return the class indices (n,) of the labels of one block."""
         if labels.dtype.kind in "iu" and self._meaning != "names":
-            self._check_unambiguous(str(labels[0]), 0, location)
-            return self._checked_indices(labels, location)
+            self._check_unambiguous([str(labels[0])], location)
+            invalid = (labels < 0) | (labels >= self._classes)
+            if invalid.any():
+                row = int(invalid.argmax())
+                raise ValueError(
+                    f"{self._path}: labels must lie in [0, {self._classes}), the classes of the scores; the label in "
+                    f"{location(row)} is {labels[row]}"
+                )
+            return labels.astype(np.int64)
         if labels.dtype.kind not in "iuUSTO":
             raise ValueError(f"{self._path}: labels must be integers or class names, got {labels.dtype}")
         if labels.dtype.kind == "S":
             labels = np.char.decode(labels, "utf-8")
         texts = [str(label).strip() for label in labels.tolist()]
-        if self._misnumbered is not None:
-            for row, text in enumerate(texts):
-                if parse_integer(text) is not None:
-                    self._check_unambiguous(text, row, location)
+        self._check_unambiguous(texts, location)
         if self._meaning != "indices":
-            try:
+            with suppress(KeyError):
                 return np.array([self._index[text] for text in texts], dtype=np.int64)
-            except KeyError:
-                pass
         return self._parsed(texts, location)
 
-    def _checked_indices(self, labels: NDArray[Any], location: Location) -> NDArray[np.int64]:
-        invalid = (labels < 0) | (labels >= self._classes)
-        if invalid.any():
-            row = int(invalid.argmax())
-            raise ValueError(
-                f"{self._path}: labels must lie in [0, {self._classes}), the classes of the scores; the label in "
-                f"{location(row)} is {labels[row]}"
-            )
-        return labels.astype(np.int64)
-
-    def _check_unambiguous(self, label: str, row: int, location: Location) -> None:
-        if self._misnumbered is not None:
+    def _check_unambiguous(self, labels: list[str], location: Location) -> None:
+        if self._misnumbered is None:
+            return
+        row = next((row for row, label in enumerate(labels) if parse_integer(label) is not None), None)
+        if row is not None:
             index, name = self._misnumbered
             raise ValueError(
-                f"{self._path}: the label {label} in {location(row)} is ambiguous: it could be a class name or an "
-                f"index counted from 0, because class {index} is named {name!r}. Set --labels-are names or "
+                f"{self._path}: the label {labels[row]} in {location(row)} is ambiguous: it could be a class name or "
+                f"an index counted from 0, because class {index} is named {name!r}. Set --labels-are names or "
                 "--labels-are indices (labels_are= in Python)"
             )
 
