@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import FlagCreatePairsOff, Positional, arg, configure
 from tyro.extras import SubcommandApp
 
+from singleshot.common.text import printable, printable_lines
+
 if TYPE_CHECKING:
     from singleshot.data.published.check import CheckResult
 
@@ -67,29 +69,13 @@ def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    _print_table(rows)
-    print(f"\nThe data root is {root}.")
-    print("Download a dataset with singleshot data fetch NAME, verify it with singleshot data check NAME.")
-
-
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=1000)  # do not wrap in files and pipes
-    table = Table(box=None, pad_edge=False)
-    table.add_column("name", no_wrap=True)
-    for column in ("classes", "images", "download"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("folder", overflow="fold")
+    print(f"{'name':<14}{'classes':>8}{'images':>9}{'download':>10}  folder")
     for row in rows:
         size = f"{row['download_bytes'] / 1e6:.0f} MB" if row["download_bytes"] else "none"
-        folder = Text(row["folder"] or "not downloaded")  # Text, because a path may contain rich's markup
-        table.add_row(row["name"], f"{row['classes']:,}", f"{row['images']:,}", size, folder)
-    console.print(table)
+        folder = printable(row["folder"] or "not downloaded")
+        print(f"{row['name']:<14}{row['classes']:>8,}{row['images']:>9,}{size:>10}  {folder}")
+    print(f"\nThe data root is {root}.")
+    print("Download a dataset with singleshot data fetch NAME, verify it with singleshot data check NAME.")
 
 
 @data_app.command(name="check")
@@ -111,7 +97,7 @@ def check(name: Name, data_root: DataRoot = None, as_json: AsJson = False) -> No
 
     with bars() as shown:
         result = check_dataset(name, data_root, on_progress=shown.images("checking"))
-    print(json.dumps(result.to_dict(), indent=2) if as_json else "\n".join(_report(result)))
+    print(json.dumps(result.to_dict(), indent=2) if as_json else printable_lines("\n".join(_report(result))))
     if not result.is_ok:
         sys.exit(1)
 

@@ -6,13 +6,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from singleshot.common.text import printable
+
 ProgressCallback = Callable[[int, "int | None"], None]
 """Called with the amount done and the total, or None if the total is unknown."""
 
 
 def print_status(message: str) -> None:
-    """Print a line to standard error."""
-    print(message, file=sys.stderr, flush=True)
+    """Print a line to standard error. Control characters, as in names of files, are escaped."""
+    print(printable(message), file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -129,16 +129,11 @@ def _frombuffer(content: Any, dtype: Any, shape: Any, order: Any) -> _Array:
     return array
 
 
-def _empty_bytes() -> bytes:
-    """Stand-in for ``bytes()``. With an argument, ``bytes`` could allocate any amount of memory."""
-    return b""
-
-
 _NAMES = {
     ("numpy", "ndarray"): _Function(_Array),  # an argument of _reconstruct, never called
     ("numpy", "dtype"): _Function(_Dtype),
     ("_codecs", "encode"): _Function(_encode),
-    ("__builtin__", "bytes"): _Function(_empty_bytes),
+    ("__builtin__", "bytes"): _Function(lambda: b""),  # with an argument, bytes could allocate any amount of memory
 }
 for _core in ("numpy.core", "numpy._core"):  # before and since numpy 2
     _NAMES[f"{_core}.multiarray", "_reconstruct"] = _Function(lambda _subtype, _shape, _code: _Array())

@@ -150,14 +150,11 @@ def _check_digits() -> CheckResult:
     from singleshot.data.registry import load_dataset
 
     digits = load_dataset("digits")
-    train, test = (Counter(split.labels.tolist()) for split in (digits.train, digits.test))
-    return CheckResult(
-        "digits",
-        Path(sklearn.datasets.__file__).parent,
-        "bundled with scikit-learn",
-        train=_by_name(digits.class_names, train),
-        test=_by_name(digits.class_names, test),
+    train, test = (
+        _by_name(digits.class_names, Counter(split.labels.tolist())) for split in (digits.train, digits.test)
     )
+    folder = Path(sklearn.datasets.__file__).parent
+    return CheckResult("digits", folder, "bundled with scikit-learn", train=train, test=test)
 
 
 def _check_files(published: Publication, root: Path) -> CheckResult:

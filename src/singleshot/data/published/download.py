@@ -31,11 +31,11 @@ class DownloadError(OSError):
     """A download failed; the message contains the URL and the reason."""
 
 
-class _InterruptedError(Exception):
+class _TransferError(Exception):
     """The transfer failed for a reason that may be temporary."""
 
 
-class _WrongRangeError(_InterruptedError):
+class _WrongRangeError(_TransferError):
     """The server cannot resume from the partial file."""
 
 
@@ -93,7 +93,7 @@ def _receive(
         try:
             _transfer(url, part, size, on_progress or (lambda done, total: None))
             break
-        except _InterruptedError as error:
+        except _TransferError as error:
             if isinstance(error, _WrongRangeError):
                 part.unlink(missing_ok=True)
             resumed = True
@@ -138,7 +138,7 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
                 _write(file, chunk, part)
                 on_progress(done, size)
     if done < size:
-        raise _InterruptedError(f"the connection ended after {done:,} of {size:,} bytes")
+        raise _TransferError(f"the connection ended after {done:,} of {size:,} bytes")
 
 
 def _open(request: urllib.request.Request) -> http.client.HTTPResponse:
@@ -162,7 +162,7 @@ def _open(request: urllib.request.Request) -> http.client.HTTPResponse:
         if error.code == RANGE_NOT_SATISFIABLE and request.has_header("Range"):
             raise _WrongRangeError(reason) from None
         if error.code in TEMPORARY_ERRORS:
-            raise _InterruptedError(reason) from None
+            raise _TransferError(reason) from None
         raise DownloadError(f"{request.full_url}: {reason}") from None
     except (OSError, http.client.HTTPException) as error:
         cause = getattr(error, "reason", error)
@@ -179,8 +179,8 @@ def _read(response: http.client.HTTPResponse) -> bytes:
         raise _connection_failed(error) from None
 
 
-def _connection_failed(cause: Exception) -> _InterruptedError:
-    return _InterruptedError(f"the connection failed ({str(cause) or type(cause).__name__})")
+def _connection_failed(cause: Exception) -> _TransferError:
+    return _TransferError(f"the connection failed ({str(cause) or type(cause).__name__})")
 
 
 def _write(file: IO[bytes], chunk: bytes, path: Path) -> None:
