@@ -61,6 +61,6 @@ def test_dataset_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_invalid_image_size() -> None:
-    for size in (0, -1, True, 2.5):
-        with pytest.raises((TypeError, ValueError), match="image_size must be"):
+    for size, error in ((0, ValueError), (-1, ValueError), (True, TypeError), (2.5, TypeError)):
+        with pytest.raises(error, match="image_size must be a whole number of at least 1"):
             load_dataset("digits", image_size=size)  # type: ignore[arg-type]

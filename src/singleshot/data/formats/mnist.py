@@ -75,13 +75,13 @@ def read_idx(path: Path, item_shape: tuple[int, ...], count: int | None = None) 
                 raise ValueError(f"{path} has {items:,} images, but there are {count:,} labels; {_DAMAGED}")
             item_bytes = math.prod(item_shape)
             for start in range(0, items, BATCH):
-                wanted = min(BATCH, items - start)
-                content = file.read(wanted * item_bytes)
-                if len(content) < wanted * item_bytes:
+                length = min(BATCH, items - start)
+                content = file.read(length * item_bytes)
+                if len(content) < length * item_bytes:
                     raise ValueError(
                         f"{path} is shorter than the {items * item_bytes:,} bytes in its header; {_DAMAGED}"
                     )
-                yield np.frombuffer(content, np.uint8).reshape(wanted, *item_shape)
+                yield np.frombuffer(content, np.uint8).reshape(length, *item_shape)
             if file.read(1):
                 raise ValueError(f"{path} is longer than the {items * item_bytes:,} bytes in its header; {_DAMAGED}")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -108,6 +108,8 @@ def _read_count(path: Path, file: BinaryIO, item_shape: tuple[int, ...]) -> int:
     items, *shape = struct.unpack(f">{dimensions}I", lengths)
     if tuple(shape) != item_shape or not 0 < items <= MAX_ITEMS:
         found = " × ".join(map(str, (items, *shape)))
-        wanted = " × ".join(["N", *map(str, item_shape)])
-        raise ValueError(f"{path} has shape {found}, expected {wanted} with N from 1 to {MAX_ITEMS:,}; {_DAMAGED}")
+        expected_shape = " × ".join(["N", *map(str, item_shape)])
+        raise ValueError(
+            f"{path} has shape {found}, expected {expected_shape} with N from 1 to {MAX_ITEMS:,}; {_DAMAGED}"
+        )
     return int(items)
