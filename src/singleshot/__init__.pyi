@@ -16,7 +16,7 @@ from . import (
     training as training,
     uncertainty as uncertainty,
 )
-from .export import export_model as export_model, export_run as export_run, read_facts as read_facts
+from .export import export_model as export_model, read_facts as read_facts
 from .losses import (
     CILoss as CILoss,
     CrossEntropyLoss as CrossEntropyLoss,
@@ -63,6 +63,7 @@ from .report import (
     plot_variance as plot_variance,
 )
 from .sampling import explain as explain, sample as sample, stochastic as stochastic
+from .training import export_run as export_run
 from .uncertainty import (
     mutual_information as mutual_information,
     normalized_variance as normalized_variance,

@@ -1,4 +1,4 @@
-"""What is no file of ours says so."""
+"""Metadata of files that singleshot did not write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from singleshot.export import read_facts
 
 
-def test_files_that_are_not_ours_have_no_facts(tmp_path: Path) -> None:
+def test_foreign_files_are_refused(tmp_path: Path) -> None:
     import onnx
 
     (tmp_path / "text.onnx").write_text("not a model at all")
@@ -23,7 +23,7 @@ def test_files_that_are_not_ours_have_no_facts(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "deep.pt2", "w") as archive:
         archive.writestr("a/extra/singleshot.json", "[" * 100_000)
     for path in tmp_path.iterdir():
-        with pytest.raises(ValueError, match=rf"{path.name} is no file that singleshot has exported"):
+        with pytest.raises(ValueError, match=rf"{path.name} was not exported by singleshot"):
             read_facts(path)
-    with pytest.raises(ValueError, match=r"none\.onnx: there is no such file"):
+    with pytest.raises(ValueError, match=r"none\.onnx: no such file"):
         read_facts(tmp_path / "none.onnx")

@@ -17,7 +17,7 @@ from singleshot.training.inference import Prediction
 WORK = {
     "evaluate a.npz": "cli.sources.evaluate_source",
     "calibrate a.npz --fit-on b.npz": "predictions.read_predictions",
-    "export a -o a.onnx": "export.export_run",
+    "export a -o a.onnx": "training.export_run",
     "predict a cat.png": "training.prediction.predict",
     "data check digits": "data.check.check_dataset",
     "quickstart": "experiments.quickstart_grid.run_grid",

@@ -1,4 +1,4 @@
-"""``singleshot export``: a trained run as a file that other programs run."""
+"""``singleshot export``: write a trained run as an ONNX or torch.export file."""
 
 from __future__ import annotations
 
@@ -24,24 +24,23 @@ def export(  # noqa: PLR0917
 ) -> None:
     """Write the classifier of a trained run as one file that needs neither the run nor singleshot.
 
-    It takes uint8 images (batch, channels, height, width) as they are, normalizes them itself, and gives `logits` and
-    `probs`, from one pass without noise. Its metadata hold the class names, the normalization and the temperature. The
-    file is run and compared with the network, and kept only if they agree to 1e-5, relative to the largest logit where
-    that is above 1; else the exit code is 1. torch.export.load, which reads a .pt2 file, may run code in it: load only
-    those that you trust.
+    The file takes uint8 images (batch, channels, height, width), normalizes them, and returns `logits` and `probs` of
+    one pass without noise. Its metadata contain the class names, the normalization and the temperature. The file is
+    run and compared with the network. It is kept only if they agree to 1e-5, relative to the largest logit if that is
+    above 1; otherwise the exit code is 1. Load a .pt2 file only if you trust it: torch.export.load may run code in it.
 
     Example: singleshot export runs/a --format onnx -o a.onnx --temperature scaling.json
 
     Args:
-        run: folder that `singleshot train` has made.
+        run: folder written by `singleshot train`.
         output: the file to write, ending in .onnx, or in .pt2 for torch-export.
-        format: onnx, or torch-export for PyTorch's own.
-        weights: of the last checkpoint, or of the one that was best on the validation images.
-        temperature: a number, or a file of `singleshot calibrate --save-scaling`; it goes into the last layer.
-        as_json: print what the file says of itself as JSON.
+        format: onnx or torch-export.
+        weights: weights of the last checkpoint, or of the best one on the validation images.
+        temperature: a number, or a file written by `singleshot calibrate --save-scaling`; it divides the logits.
+        as_json: print the metadata of the file as JSON.
     """
-    value = None if temperature is None else _temperature(temperature)
-    from singleshot.export import export_run
+    value = None if temperature is None else _read_temperature(temperature)
+    from singleshot.training import export_run
 
     done = export_run(run, output, format=format, weights=weights, temperature=value)
     if as_json:
@@ -51,8 +50,8 @@ def export(  # noqa: PLR0917
         _print(done)
 
 
-def _temperature(text: str) -> float:
-    """A number, or what a file of temperature scaling holds."""
+def _read_temperature(text: str) -> float:
+    """Return a number, or the temperature in the file of a scaling."""
     try:
         return float(text)
     except ValueError:
@@ -65,8 +64,8 @@ def _temperature(text: str) -> float:
     scaling = load_scaling(path)
     if not isinstance(scaling, TemperatureScaling):
         raise ValueError(
-            f"--temperature {text} holds {scaling.method} scaling, and only a temperature can be folded into the "
-            "network; singleshot calibrate --method temperature --save-scaling makes one"
+            f"--temperature {text} contains {scaling.method} scaling, but only a temperature can be exported; "
+            "singleshot calibrate --method temperature --save-scaling writes one"
         )
     return scaling.temperature
 
@@ -75,9 +74,9 @@ def _print(done: Exported) -> None:
     shape = ", ".join(str(size) for size in done.facts["input"]["shape"])
     name, size = printable(str(done.path)), done.path.stat().st_size / 1e6
     print(f"{name}: {done.facts['model']} after step {done.facts['step']:,}, {size:.1f} MB")
-    print(f"  takes   {done.facts['input']['dtype']} images ({shape}), {done.facts['input']['values']}")
-    print(f"  gives   logits and probs of {done.facts['classes']} classes")
+    print(f"  input   {done.facts['input']['dtype']} images ({shape}), {done.facts['input']['values']}")
+    print(f"  output  logits and probs of {done.facts['classes']} classes")
     if done.facts["temperature"] is not None:
-        where = "in the weights of its last layer" if done.facts["temperature_folded"] else "as its last step"
-        print(f"  divides the logits by the temperature {done.facts['temperature']:g}, {where}")
-    print(f"  agrees  with the network to {done.largest_difference:.1g}")
+        where = "folded into the last layer" if done.facts["temperature_folded"] else "applied as the last step"
+        print(f"  temperature {done.facts['temperature']:g}, {where}")
+    print(f"  largest difference from the network: {done.largest_difference:.1g}")

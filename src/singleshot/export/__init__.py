@@ -1,8 +1,7 @@
-"""The single-shot classifier as a file that other programs run: ONNX or torch.export."""
+"""Export of a classifier to an ONNX or torch.export file that runs without singleshot."""
 
 from singleshot.export.facts import read_facts
 from singleshot.export.model import Exported, export_model
 from singleshot.export.parity import ParityError
-from singleshot.export.run import export_run
 
-__all__ = ["Exported", "ParityError", "export_model", "export_run", "read_facts"]
+__all__ = ["Exported", "ParityError", "export_model", "read_facts"]

@@ -1,4 +1,4 @@
-"""What an exported file says about itself, as JSON values that can be read without running anything in it."""
+"""The metadata of an exported file, as JSON values that can be read without running the file."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ from typing import Any
 
 FORMAT = "singleshot.export/1"
 ENTRY = "singleshot.json"  # inside a .pt2 archive, among its extra files
-MOST_BYTES = 2**26  # of facts: a class name for each of a million classes has room
-
-
-def facts_text(facts: dict[str, Any]) -> dict[str, str]:
-    """Each fact as JSON, for a format that keeps strings only."""
-    return {name: json.dumps(value, ensure_ascii=False, allow_nan=False) for name, value in facts.items()}
+MAX_BYTES = 2**26  # enough for the names of a million classes
 
 
 def read_facts(path: Path | str) -> dict[str, Any]:
-    """Class names, input, normalization, temperature and versions of a file that `export_model` has written.
+    """Return class names, input, normalization, temperature and versions of a file written by `export_model`.
 
     Nothing in the file is run or unpickled.
 
@@ -28,17 +23,21 @@ def read_facts(path: Path | str) -> dict[str, Any]:
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
-    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path}: no such file")
+    is_archive = zipfile.is_zipfile(path)
+    if not is_archive:
         require_packages("onnx")
     try:
-        return _from_archive(path) if zipfile.is_zipfile(path) else _from_onnx(path)
+        facts = _read_archive(path) if is_archive else _read_onnx(path)
     except (KeyError, ValueError, RecursionError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is no file that singleshot has exported, or it is damaged ({error})") from None
+        raise ValueError(f"{path} was not exported by singleshot, or is damaged: {error}") from None
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise ValueError(f"{path} was not exported by singleshot: its format is not {FORMAT}")
+    return facts
 
 
 def require_packages(*names: str) -> None:
-    """Refuse to begin without packages of the extra ``export``."""
+    """Raise an error with the install command if a package of the extra ``export`` is missing."""
     try:
         for name in names:
             import_module(name)
@@ -46,25 +45,19 @@ def require_packages(*names: str) -> None:
         raise ValueError(f"ONNX files need more packages ({error}): pip install 'singleshot[export]'") from None
 
 
-def _from_archive(path: Path) -> dict[str, Any]:
+def _read_archive(path: Path) -> Any:
     with zipfile.ZipFile(path) as archive:
         entries = [entry for entry in archive.infolist() if Path(entry.filename).name == ENTRY]
-        if len(entries) != 1 or entries[0].file_size > MOST_BYTES:
-            raise ValueError(f"it has no {ENTRY}")
-        return _checked(json.loads(archive.read(entries[0])))
+        if len(entries) != 1 or entries[0].file_size > MAX_BYTES:
+            raise ValueError(f"no {ENTRY} in it")
+        return json.loads(archive.read(entries[0]))
 
 
-def _from_onnx(path: Path) -> dict[str, Any]:
+def _read_onnx(path: Path) -> Any:
     import onnx
 
     try:
         model = onnx.load_model_from_string(path.read_bytes())
     except import_module("google.protobuf.message").DecodeError:
-        raise ValueError("it cannot be read as ONNX") from None
-    return _checked({item.key: json.loads(item.value) for item in model.metadata_props})
-
-
-def _checked(facts: Any) -> dict[str, Any]:
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise ValueError(f"its format is not {FORMAT}")
-    return facts
+        raise ValueError("not an ONNX file") from None
+    return {item.key: json.loads(item.value) for item in model.metadata_props}

@@ -1,4 +1,4 @@
-"""A traced program as an ONNX file, and the file as a program."""
+"""Writing a traced program as an ONNX or torch.export file, and running such a file."""
 
 from __future__ import annotations
 
@@ -14,45 +14,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.export.facts import ENTRY, facts_text
+from singleshot.export.facts import ENTRY
 from singleshot.export.parity import Outputs
 from singleshot.export.program import first_line
 
-OPSET = 20  # of 2023: every runtime since knows it, and the exporter needs no conversion for it
-MOST_BYTES = 2**31 - 1  # of one protobuf message
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")  # what an export needs
+OPSET = 20  # of 2023: supported by every runtime since, and by the exporter without a conversion
+MAX_ONNX_BYTES = 2**31 - 1  # limit of a protobuf message
+ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 INPUT, OUTPUTS = "images", ("logits", "probs")
 
 
 def write_onnx(program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any]) -> None:
-    """Write the program, with the facts as its metadata."""
+    """Write the program as ONNX, with the facts as its metadata."""
     import onnx
 
     try:
-        with _silence():
+        with _quiet():
             converted = torch.onnx.export(
-                program,
-                input_names=[INPUT],
-                output_names=list(OUTPUTS),
-                opset_version=OPSET,
-                dynamo=True,
-                verbose=False,
+                program, input_names=[INPUT], output_names=OUTPUTS, opset_version=OPSET, dynamo=True, verbose=False
             )
-    except Exception as error:  # the exporter's own kinds, and whatever an operator's translation raises
+    except Exception as error:  # the translation of an operator may raise anything
         reason = first_line(error.__cause__ or error)
-        raise ValueError(f"the model cannot be expressed in ONNX: {reason}; format torch-export may do") from error
+        raise ValueError(f"the model cannot be expressed in ONNX: {reason}; try format torch-export") from error
     assert converted is not None
     model = converted.model_proto
-    if model.ByteSize() > MOST_BYTES:
-        raise ValueError(f"the model takes {model.ByteSize():,} bytes, more than one ONNX file holds; use torch-export")
-    _tidy(model)
-    onnx.helper.set_model_props(model, facts_text(facts))
+    if model.ByteSize() > MAX_ONNX_BYTES:
+        raise ValueError(f"the model takes {model.ByteSize():,} bytes, too much for an ONNX file; use torch-export")
+    _clean(model)
+    text = {name: json.dumps(value, ensure_ascii=False, allow_nan=False) for name, value in facts.items()}
+    onnx.helper.set_model_props(model, text)
     onnx.checker.check_model(model, full_check=True)
     path.write_bytes(model.SerializeToString())
 
 
 def read_onnx(path: Path) -> Callable[[Tensor], Outputs]:
-    """The file as onnxruntime runs it on the CPU."""
+    """Return the file as a function that onnxruntime runs on the CPU."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -61,14 +57,14 @@ def read_onnx(path: Path) -> Callable[[Tensor], Outputs]:
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def run(inputs: Tensor) -> Outputs:
-        logits, probs = session.run(list(OUTPUTS), {INPUT: np.ascontiguousarray(inputs.numpy())})
+        logits, probs = session.run(OUTPUTS, {INPUT: np.ascontiguousarray(inputs.numpy())})
         return torch.from_numpy(logits), torch.from_numpy(probs)
 
     return run
 
 
-def _tidy(model: Any) -> None:
-    """Name the batch dimension, and leave out the exporter's notes: they quote source lines and paths of a machine."""
+def _clean(model: Any) -> None:
+    """Name the batch dimension, and remove the exporter's notes, which contain paths and source lines."""
     graph = model.graph
     del graph.value_info[:]
     batch = graph.input[0].type.tensor_type.shape.dim[0].dim_param
@@ -84,8 +80,8 @@ def _tidy(model: Any) -> None:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """The exporter talks about packages that are not there and about its own deprecations."""
+def _quiet() -> Iterator[None]:
+    """Suppress the exporter's messages about optional packages and its own deprecations."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -98,22 +94,16 @@ def _silence() -> Iterator[None]:
 
 
 def write_program(program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any]) -> None:
-    """Write the program, with the facts as an extra file in its archive, and without the example it was traced on."""
+    """Write the program as a torch.export archive, with the facts as an extra file."""
     text = json.dumps(facts, ensure_ascii=False, allow_nan=False, indent=2)
-    program.example_inputs = None  # they are the caller's: tokens of a text, features of a person
+    program.example_inputs = None  # they may be private: a text, or features of a person
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the archive's own workings
+        warnings.simplefilter("ignore")  # deprecations inside torch
         torch.export.save(program, path, extra_files={ENTRY: text})
 
 
 def read_program(path: Path) -> Callable[[Tensor], Outputs]:
-    """The file as PyTorch runs it. Only for a file that was written a moment ago: loading one may run code in it."""
+    """Return the file as a function. Loading may run code in the file, so use it only on a file just written."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        module = torch.export.load(path).module()
-
-    def run(inputs: Tensor) -> Outputs:
-        logits, probs = module(inputs)
-        return logits, probs
-
-    return run
+        return torch.export.load(path).module()

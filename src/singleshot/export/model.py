@@ -1,4 +1,4 @@
-"""A classifier to a file that other programs run, checked against the classifier before the file is kept."""
+"""Export of a classifier, which is compared with the exported file before the file is kept."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import check_choice
+from singleshot.common.checks import check_choice, check_number
 from singleshot.common.environment import describe_environment
 from singleshot.common.files import write_atomically
 from singleshot.export.facts import FORMAT, require_packages
-from singleshot.export.formats import INPUT, PACKAGES, read_onnx, read_program, write_onnx, write_program
-from singleshot.export.parity import Outputs, check_parity, probes
-from singleshot.export.program import Classifier, check_classifier, trace
+from singleshot.export.formats import INPUT, ONNX_PACKAGES, read_onnx, read_program, write_onnx, write_program
+from singleshot.export.parity import Outputs, check_parity, random_inputs
+from singleshot.export.program import Classifier, count_classes, trace
 
 Writer = Callable[[torch.export.ExportedProgram, Path, dict[str, Any]], None]
 Reader = Callable[[Path], Callable[[Tensor], Outputs]]
@@ -27,16 +27,16 @@ FORMATS: dict[str, tuple[str, Writer, Reader]] = {
     "onnx": (".onnx", write_onnx, read_onnx),
     "torch-export": (".pt2", write_program, read_program),
 }
-"""How each format's files end, are written and are run."""
+"""Format name to file suffix, writer and reader."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that was written, what it says of itself, and how far it is from the model it was made of."""
+    """A file that was written, its metadata, and its largest difference from the model."""
 
     path: Path
     facts: dict[str, Any]
-    largest_difference: float  # of logits and probabilities, relative to the largest logit where that is above 1
+    largest_difference: float  # of logits and probabilities, relative to the largest logit if that is above 1
 
 
 def export_model(
@@ -51,28 +51,28 @@ def export_model(
     temperature: float | None = None,
     about: dict[str, Any] | None = None,
 ) -> Exported:
-    """Write a classifier as one file: inputs to ``logits`` and ``probs``, for any batch size, in float32.
+    """Write a classifier as one file that maps inputs to ``logits`` and ``probs``, for any batch size, in float32.
 
-    Dropout and stochastic depth are as in evaluation, and nothing random is left. The file is run on random inputs and
-    kept only if its logits and probabilities agree with those of the model to 1e-5, relative to the largest logit where
-    that is above 1 (float32 has no more digits); else it raises `ParityError`. The model itself is not changed.
+    Dropout and stochastic depth are in evaluation mode. The file is run on random inputs and kept only if its logits
+    and probabilities agree with those of the model to 1e-5, relative to the largest logit if that is above 1 (float32
+    has no more digits). Otherwise `ParityError` is raised. The model itself is not changed.
 
-    A ``.pt2`` file is read with ``torch.export.load``; read only those that you trust. `read_facts` tells what a file
-    is without running anything in it.
+    A ``.pt2`` file is read with ``torch.export.load``, which may run code in it: load only files that you trust.
+    `read_facts` reads the metadata of a file without running it.
 
     Args:
         model: an ``nn.Module`` that maps inputs to logits (N, C).
         path: the file to write: ``.onnx``, or ``.pt2`` for torch-export.
-        example: inputs (N, ...) of the shape and dtype the file will take; the number of rows will be free.
+        example: inputs (N, ...) with the shape and dtype of the inputs of the file, except for the number of rows.
         format: ``onnx`` or ``torch-export``.
         mean: of each channel of pixels in [0, 1]. With mean and std the file takes pixels (N, channels, H, W) in
-            [0, 255], uint8 or float as the example is, and normalizes them itself: (x / 255 − mean) / std. Without
-            them it takes what the model takes.
-        std: of each channel; 0, of a channel that never changes, counts as 1.
-        class_names: one per output, to be kept in the file.
-        temperature: what the logits are divided by. It is put into weights and bias of the last layer where that is
-            linear, and is a division at the end elsewhere.
-        about: more facts to keep in the file, as JSON values.
+            [0, 255], with the dtype of the example, and normalizes them: (x / 255 − mean) / std. Without them it takes
+            the inputs of the model.
+        std: of each channel; the 0 of a constant channel counts as 1.
+        class_names: one per output, to be stored in the file.
+        temperature: divides the logits. It is folded into weights and bias of the last layer if that is linear.
+            Otherwise the division is the last step.
+        about: more metadata to be stored in the file, as JSON values.
 
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -84,29 +84,41 @@ def export_model(
     path = Path(path)
     _check_path(path, format)
     _check_example(example, mean, std)
-    if temperature is not None and not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be a finite number above 0, got {temperature}")
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
+    if temperature is not None:
+        check_number("temperature", temperature)
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"temperature must be a finite number above 0, got {temperature}")
     if format == "onnx":
-        require_packages(*PACKAGES)
+        require_packages(*ONNX_PACKAGES)
     example = example.detach().cpu()
-    inputs = probes(example, pixels=mean is not None)
+    pixels = mean is not None
+    inputs = random_inputs(example, pixels=pixels)
     classifier = Classifier(model, mean=mean, std=std, temperature=temperature)
-    classes = check_classifier(classifier, inputs)
+    classes = count_classes(classifier, inputs)
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"class_names must name the model's {classes} classes, got {len(class_names)} names")
-    program = trace(classifier, inputs[:2])  # a batch of one would be taken for a constant
-    divided = "" if temperature is None else ", divided by the temperature"
+    program, folded = trace(classifier, inputs[:2])  # a batch of one would become a constant
     facts = {
         **(about or {}),
         "format": FORMAT,
         "class_names": None if class_names is None else [str(name) for name in class_names],
         "classes": classes,
-        "input": _described(example, mean is not None),
-        "outputs": {"logits": f"unnormalised{divided}", "probs": "softmax of the logits"},
+        "input": {
+            "name": INPUT,
+            "shape": ["batch", *example.shape[1:]],
+            "dtype": str(example.dtype).removeprefix("torch."),
+            "values": "pixels from 0 to 255; normalized inside" if pixels else "as the model takes them",
+        },
+        "outputs": {
+            "logits": "unnormalised" if temperature is None else "unnormalised, divided by the temperature",
+            "probs": "softmax of the logits",
+        },
         "mean": None if mean is None else [float(value) for value in mean],
         "std": None if std is None else [float(value) for value in std],
         "temperature": None if temperature is None else float(temperature),
-        "temperature_folded": program.temperature_folded,
+        "temperature_folded": folded,
         "versions": {name: describe_environment()[name] for name in ("singleshot", "torch")},
     }
     difference = math.nan
@@ -114,27 +126,21 @@ def export_model(
 
     def write_and_check(temporary: Path) -> None:
         nonlocal difference
-        write(program.exported, temporary, facts)
+        write(program, temporary, facts)
         difference = check_parity(classifier, read(temporary), inputs)
 
     write_atomically(path, write_and_check)
     return Exported(path, facts, difference)
 
 
-def _described(example: Tensor, pixels: bool) -> dict[str, Any]:
-    values = "pixels from 0 to 255; normalized inside" if pixels else "as the model takes them"
-    shape = ["batch", *example.shape[1:]]
-    return {"name": INPUT, "shape": shape, "dtype": str(example.dtype).removeprefix("torch."), "values": values}
-
-
 def _check_path(path: Path, format: str) -> None:
-    """Refuse, before any work, what could not be written in the end."""
+    """Check that the path can be written to, before any work is done."""
     check_choice("format", format, tuple(FORMATS))
     suffix = FORMATS[format][0]
     if path.suffix != suffix:
-        raise ValueError(f"a file of format {format!r} ends in {suffix}, got {path}")
+        raise ValueError(f"a file of format {format!r} must end in {suffix}, got {path}")
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; name a file to write")
+        raise ValueError(f"{path} is a folder; give the name of a file")
     folder = path.absolute().parent
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -145,13 +151,15 @@ def _check_path(path: Path, format: str) -> None:
 
 
 def _check_example(example: Tensor, mean: Sequence[float] | None, std: Sequence[float] | None) -> None:
-    if not isinstance(example, Tensor) or example.ndim < 2 or 0 in example.shape:
-        found = tuple(example.shape) if isinstance(example, Tensor) else type(example).__name__
+    if not isinstance(example, Tensor):
+        raise TypeError(f"example must be a tensor (N, ...), got {type(example).__name__}")
+    if example.ndim < 2 or 0 in example.shape:
         raise ValueError(
-            f"example must be a tensor (N, ...) with at least one row, such as (1, 3, 32, 32), got {found}"
+            f"example must have shape (N, ...), such as (1, 3, 32, 32), with at least one row, got "
+            f"{tuple(example.shape)}"
         )
     if (mean is None) != (std is None):
-        raise ValueError("mean and std belong together: give both, or neither")
+        raise ValueError("mean and std must be given together")
     if mean is None or std is None:
         return
     if example.ndim != 4 or not len(mean) == len(std) == example.shape[1]:

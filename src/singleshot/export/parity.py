@@ -1,4 +1,4 @@
-"""Whether a program on disk says what the model says."""
+"""Comparison of an exported program with its model."""
 
 from __future__ import annotations
 
@@ -10,51 +10,50 @@ from torch import Tensor
 from singleshot.common.errors import StoppedError
 
 TOLERANCE = 1e-5
-BATCHES = (1, 7)  # one alone, and one that no example had
+BATCHES = (1, 7)  # a single row, and a size that was not used for tracing
 
 Outputs = tuple[Tensor, Tensor]
 """Logits and probabilities."""
 
 
 class ParityError(StoppedError):
-    """An exported program that disagrees with its model."""
+    """Raised when an exported program disagrees with its model."""
 
 
 def check_parity(
     reference: Callable[[Tensor], Outputs], exported: Callable[[Tensor], Outputs], inputs: Tensor
 ) -> float:
-    """The largest difference between the two, relative to the largest logit where that is above 1, or an error.
+    """Return the largest difference between the two programs, or raise `ParityError` if it exceeds 1e-5.
 
-    Inputs (N, ...) are taken in batches of several sizes. Two float32 programs cannot agree on logits better than each
-    agrees with the same weights in float64: for a VGG-16 that is 2e-5 where logits reach 12, and no setting of
-    onnxruntime changes it. So the difference counts relative to the logits, which it grows with.
+    Inputs (N, ...) are taken in batches of several sizes. The difference is relative to the largest logit if that is
+    above 1, since rounding errors of float32 grow with the logits: 2e-5 for a VGG-16 with logits of 12.
     """
     largest = 0.0
     for size in BATCHES:
         batch = inputs[:size]
         with torch.no_grad():
-            wanted, found = reference(batch), exported(batch)
-        scale = max(1.0, float(wanted[0].abs().max()))
-        for name, one, other in zip(("logits", "probabilities"), wanted, found, strict=True):
+            expected, found = reference(batch), exported(batch)
+        scale = max(1.0, float(expected[0].abs().max()))
+        for name, one, other in zip(("logits", "probabilities"), expected, found, strict=True):
             if one.shape != other.shape:
                 raise ParityError(
                     f"the exported {name} have shape {tuple(other.shape)}, those of the model {tuple(one.shape)}; "
-                    "nothing was written"
+                    "no file was written"
                 )
             difference = float((one.double() - other.double()).abs().max()) / scale
-            if not difference <= TOLERANCE:  # NaN is not either
+            if not difference <= TOLERANCE:  # also if it is NaN
                 raise ParityError(
-                    f"the exported program does not agree with the model: with a batch of {size} its {name} differ by "
-                    f"{difference:.2g}, where {TOLERANCE:g} is allowed; nothing was written"
+                    f"the exported program disagrees with the model: for a batch of {size} the {name} differ by "
+                    f"{difference:.2g}, above the tolerance of {TOLERANCE:g}; no file was written"
                 )
             largest = max(largest, difference)
     return largest
 
 
-def probes(example: Tensor, *, pixels: bool, count: int = max(BATCHES)) -> Tensor:
-    """Inputs like the example to compare programs on: random pixels, or the example's rows, shaken if they are floats.
+def random_inputs(example: Tensor, *, pixels: bool, count: int = max(BATCHES)) -> Tensor:
+    """Return inputs like the example: random pixels, or rows of the example, with noise if they are floats.
 
-    Token ids and the like have values that no other tensor may have, so they are only repeated.
+    Integers such as token ids have a range that is not known here, so they are only repeated.
     """
     generator = torch.Generator().manual_seed(0)
     shape = (count, *example.shape[1:])

@@ -1,4 +1,4 @@
-"""A trained run to a file that needs nothing of the run."""
+"""Export of a trained run to a file that runs without it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from singleshot.export.model import Exported, export_model
+from singleshot.export import Exported, export_model
 from singleshot.training.run import Run
 
 
@@ -21,11 +21,11 @@ def export_run(
     """Write the single-shot classifier of a run: uint8 images (N, channels, H, W) to logits and probabilities.
 
     Args:
-        folder: of a run.
+        folder: folder of the run.
         path: the file to write: ``.onnx``, or ``.pt2`` for torch-export.
         format: ``onnx`` or ``torch-export``.
         weights: ``last`` or ``best``.
-        temperature: what the logits are divided by, see `export_model`.
+        temperature: divides the logits, see `export_model`.
     """
     run = Run.open(folder)
     size = run.recipe.image_size
@@ -40,7 +40,7 @@ def export_run(
         temperature=temperature,
         about={
             "model": run.recipe.model,
-            "dataset": Path(run.recipe.dataset).name,  # where a folder is on this machine is nobody's business
+            "dataset": Path(run.recipe.dataset).name,  # without the path of a folder, which is private
             "weights": weights,
             "step": run.checkpoint(weights).step,
         },
