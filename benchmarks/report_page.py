@@ -1,10 +1,10 @@
-"""A report page of ten models with a million predictions each: how long it takes, how large it is, how fast it opens.
+"""Time and size of a report page about ten models with a million predictions each, and the time to open it.
 
     make bench          or          OMP_NUM_THREADS=1 python benchmarks/report_page.py [--models 10] [--rows 1000000]
 
-Beside the page, in the same run: measuring the same files one by one with intervals, which is what the page's numbers
-come from, so that the rest is the price of the page. The page is opened three times in a headless Chromium, where there
-is one; what is timed is from the navigation to the moment everything is drawn (html[data-ready]).
+The same run also evaluates the files one by one with intervals: the difference is the cost of the page. A headless
+Chromium, if installed, opens the page three times; the time is from navigation until everything is drawn
+(html[data-ready]).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-backgroun
 
 
 def make_files(folder: Path, models: int, rows: int) -> list[Path]:
-    """As many classifiers of the same examples, each sharper than the one before."""
+    """Write classifiers of the same examples, each with sharper scores than the one before."""
     from singleshot.predictions import write_predictions
 
     labels = np.random.default_rng(0).integers(0, CLASSES, rows)
@@ -43,23 +43,23 @@ def make_files(folder: Path, models: int, rows: int) -> list[Path]:
     return files
 
 
-def measure_one_by_one(files: list[Path]) -> None:
+def evaluate_one_by_one(files: list[Path]) -> None:
+    from singleshot.evaluation.core import evaluate_file
     from singleshot.predictions import read_predictions
-    from singleshot.report.page.subject import measure
 
     for file in files:
-        measure(read_predictions(file), None)
+        evaluate_file(read_predictions(file), keep_examples=True, test_calibration=False)
 
 
 def make_page(files: list[Path], page: Path) -> None:
-    """What ``singleshot report FILES... -o PAGE`` does."""
-    from singleshot.report.page import subject_of_file, write_page
+    """Do the work of ``singleshot report FILES... -o PAGE``."""
+    from singleshot.report.page import file_report, write_page
 
-    write_page((subject_of_file(file, name=file.stem) for file in files), page, title="Many models")
+    write_page((file_report(file, name=file.stem) for file in files), page, title="Many models")
 
 
 def opening_seconds(page: Path) -> list[float]:
-    """From the navigation to the moment everything is drawn; nothing where there is no browser."""
+    """Return the times from navigation until everything is drawn; none without a browser."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver):
         return []
@@ -98,9 +98,9 @@ def main() -> None:
         folder = Path(name)
         files = make_files(folder, args.models, args.rows)
         page = folder / "report.html"
-        make_page(files[:2], page)  # warms up
+        make_page(files[:2], page)  # warm-up
         spent = {}
-        jobs = {"one by one": partial(measure_one_by_one, files), "page": partial(make_page, files, page)}
+        jobs = {"one by one": partial(evaluate_one_by_one, files), "page": partial(make_page, files, page)}
         for job, run in jobs.items():
             started, busy = time.perf_counter(), time.process_time()
             run()
@@ -112,7 +112,7 @@ def main() -> None:
         print(f"  the page has {page.stat().st_size / 1e6:.2f} MB")
         opened = opening_seconds(page)
         if not opened:
-            print("  nothing opens it: there is no chromium and chromedriver")
+            print("  chromium and chromedriver are not installed, so the page is not opened")
             return
         print(f"  it opens in {median(opened):.2f} s ({', '.join(f'{one:.2f}' for one in opened)})")
 

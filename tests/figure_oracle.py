@@ -1,4 +1,4 @@
-"""What figures of hand-made results must show, worked out by numpy, and what is written in a drawn figure."""
+"""Numbers that figures of synthetic results must show, computed with numpy, and the texts of a figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def softmax(logits: Tensor) -> Array:
 
 
 def binned(base: Recipe, method: str, seeds: Sequence[int]) -> tuple[Array, Array, Array]:
-    """Examples, correct ones and summed confidence in each of 20 bins, of these seeds together."""
+    """Count, correct predictions and summed confidence in each of 20 bins, over all seeds."""
     sums = np.zeros((3, 20))
     for seed in seeds:
         logits, labels, _ = predictions(base, method, seed)
@@ -48,7 +48,7 @@ def assert_estimates(estimate: dict[str, Any], values: Sequence[float]) -> None:
 
 
 def texts(figure: Any) -> str:
-    """All that is written in a figure."""
+    """Return all texts of a figure."""
     from matplotlib.text import Text
 
     return "\n".join(text.get_text() for text in figure.findobj(Text))

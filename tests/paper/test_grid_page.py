@@ -25,7 +25,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found.update(names=list(subjects), title=title, path=path)
 
     monkeypatch.setattr(grid_page, "write_page", write_page)
-    monkeypatch.setattr(grid_page, "subject_of_run", lambda folder, name, **_: name)
+    monkeypatch.setattr(grid_page, "run_report", lambda folder, name, **_: name)
     return found
 
 

@@ -104,13 +104,12 @@ def _write_page(run: Run, data_root: Path | None) -> None:
 
     def write(page: Path) -> bool:
         from singleshot.evaluation.verdict import measure_advice
-        from singleshot.report.page import write_page
-        from singleshot.report.page.run_subject import subject_of_run
+        from singleshot.report.page import run_report, write_page
 
         nonlocal advice
-        subject = subject_of_run(folder, name=folder.name, split=split, data_root=data_root, device=run.recipe.device)
-        write_page([subject], page, title=f"{subject.name}: can its scores be trusted?")
-        examples = subject.measured.evaluation.examples
+        report = run_report(folder, name=folder.name, split=split, data_root=data_root, device=run.recipe.device)
+        write_page([report], page, title=f"{report.name}: can its scores be trusted?")
+        examples = report.evaluation.examples
         if examples is not None and split == "validation":  # test images choose nothing
             advice = measure_advice(run.recipe, examples)
         return True

@@ -38,6 +38,15 @@ def write_text(path: Path, text: str) -> None:
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
+def check_writable(path: Path) -> None:
+    """Raise ValueError if a file cannot be created at this path; its missing parents are not created."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written to ({error.strerror}: {folder})") from None
+
+
 def fingerprint(path: Path) -> dict[str, int | str]:
     """Return the size and SHA-256 checksum of a file."""
     digest = hashlib.sha256()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from singleshot.common.checks import check_choice, check_number
 from singleshot.common.environment import describe_environment
-from singleshot.common.files import write_atomically
+from singleshot.common.files import check_writable, write_atomically
 from singleshot.export.facts import FORMAT, require_packages
 from singleshot.export.formats import INPUT, ONNX_PACKAGES, read_onnx, read_program, write_onnx, write_program
 from singleshot.export.parity import Outputs, check_parity, random_inputs
@@ -75,6 +74,7 @@ def export_model(
         about: more metadata to be stored in the file, as JSON values.
 
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     done = export_model(model, f"{folder}/a.pt2", example=torch.zeros(1, 1, 8, 8), format="torch-export",
     ...                         class_names=["cat", "dog"], temperature=2.0)
@@ -141,13 +141,7 @@ def _check_path(path: Path, format: str) -> None:
         raise ValueError(f"a file of format {format!r} must end in {suffix}, got {path}")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file")
-    folder = path.absolute().parent
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be written to ({error.strerror}: {folder})") from None
+    check_writable(path)
 
 
 def _check_example(example: Tensor, mean: Sequence[float] | None, std: Sequence[float] | None) -> None:

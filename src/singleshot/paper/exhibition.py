@@ -16,9 +16,8 @@ from singleshot.paper.figures import save_figure
 from singleshot.paper.methods import base_recipe, method_behind
 from singleshot.paper.table_formats import FORMATS
 from singleshot.paper.tables import Table, build_table
-from singleshot.report.page import Subject, write_page
-from singleshot.report.page.gallery import SMALL_EDGE
-from singleshot.report.page.run_subject import subject_of_run
+from singleshot.report.page import ModelReport, run_report, write_page
+from singleshot.report.page.inspection import SMALL_IMAGE_SIZE
 from singleshot.training.recipe import Recipe
 
 SUFFIXES = {"text": ".txt", "markdown": ".md", "latex": ".tex", "csv": ".csv"}
@@ -92,14 +91,14 @@ def write_grid_page(
     if not jobs:
         return False
 
-    def subjects() -> Iterator[Subject]:
+    def reports() -> Iterator[ModelReport]:
         for job in jobs[:MOST_METHODS]:
             method = method_behind(job.recipe, starts_from_another=job.start is not None)
-            yield subject_of_run(runs / job.key, name=method.title, data_root=data_root, edge=SMALL_EDGE)
+            yield run_report(runs / job.key, name=method.title, data_root=data_root, image_size=SMALL_IMAGE_SIZE)
 
     shown = "" if len(jobs) <= MOST_METHODS else f" ({MOST_METHODS} of {len(jobs)} methods)"
     title = f"{base.model} on {Path(base.dataset).name}: can its scores be trusted?{shown}"
-    write_page(subjects(), path, title=title)
+    write_page(reports(), path, title=title)
     return True
 
 

@@ -25,7 +25,7 @@ from singleshot.predictions import write_predictions
 from singleshot.sampling import sample
 
 if TYPE_CHECKING:
-    from singleshot.report.page import Subject
+    from singleshot.report.page import ModelReport
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,11 @@ def are_there(folder: Path, methods: Sequence[str]) -> bool:
 
 def write_quickstart_page(folder: Path, methods: Sequence[str], page: Path) -> None:
     """Write the page about all methods, of each the first seed."""
-    from singleshot.report.page import subject_of_file, write_page
+    from singleshot.report.page import file_report, write_page
 
-    def subjects() -> Iterator[Subject]:
+    def reports() -> Iterator[ModelReport]:
         for method in methods:
-            subject = subject_of_file(predictions_file(folder, method, SHOWN_SEED), name=method)
-            yield replace(subject, about=f"seed {SHOWN_SEED}: {subject.about}")
+            report = file_report(predictions_file(folder, method, SHOWN_SEED), name=method)
+            yield replace(report, about=f"seed {SHOWN_SEED}: {report.about}")
 
-    write_page(subjects(), page, title=TITLE)
+    write_page(reports(), page, title=TITLE)

@@ -1,4 +1,4 @@
-"""Figures: each is a function that takes ``ax=`` and draws numbers that can be had without it."""
+"""Figures of calibration results and the HTML report page."""
 
 from singleshot.report.figures import plot_coverage, plot_reliability, plot_risk_coverage, plot_variance
 

@@ -1,4 +1,4 @@
-"""How figures look: colours told apart by every kind of colour vision, and by marker, line or hatching in print."""
+"""Shared style of the figures: a colour-blind safe palette, line styles, axes, legend and title."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The palette of Okabe and Ito, without the yellow, which is too light for a line on white.
+# The palette of Okabe and Ito without yellow, which is too light for a line on white.
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, BLACK = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000",
 )  # fmt: skip
@@ -23,13 +23,13 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
 COLUMN = (3.3, 2.5)
-"""Inches: what one column of a two-column page holds."""
+"""Figure size in inches that fits one column of a two-column page."""
 
 FRACTION_TICKS = (0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def line_styles(count: int) -> list[dict[str, Any]]:
-    """Colour, marker and line of each of several curves. The cycles have different lengths: 280 differ from each other.
+    """Return colour, marker and line style for each of several curves; 280 combinations are distinct.
 
     >>> [style["marker"] for style in line_styles(2)]
     ['o', 's']
@@ -42,7 +42,7 @@ def line_styles(count: int) -> list[dict[str, Any]]:
 
 
 def new_axes(size: tuple[float, float] = COLUMN) -> Axes:
-    """Axes in a figure of their own, of this size in inches."""
+    """Create a figure of this size in inches with a single pair of axes."""
     import matplotlib.pyplot as plt
 
     _, ax = plt.subplots(figsize=size, layout="constrained")
@@ -50,16 +50,16 @@ def new_axes(size: tuple[float, float] = COLUMN) -> Axes:
 
 
 def check_curves(name: str, curves: Mapping[str, T]) -> Mapping[str, T]:
-    """Refuse what is no mapping from a name to something to draw, and one with nothing in it."""
+    """Require a non-empty mapping from names to curves."""
     if not isinstance(curves, Mapping):
-        raise ValueError(f"{name} must map a name to what is drawn under it, got {type(curves).__name__}")
+        raise TypeError(f"{name} must be a mapping from names to curves, got {type(curves).__name__}")
     if not curves:
-        raise ValueError(f"{name} must hold at least one curve, got none")
+        raise ValueError(f"{name} must contain at least one curve, got none")
     return curves
 
 
 def finish(ax: Axes, *, legend: bool, title: str | None, **legend_options: Any) -> None:
-    """The legend, where there is something to tell apart, and the title, if there is one."""
+    """Add the legend and the title."""
     if legend:
         options = {"fontsize": "small", "framealpha": 0.85, "edgecolor": "none", "handlelength": 2.6, **legend_options}
         ax.legend(**options)

@@ -1,4 +1,4 @@
-"""A real Chromium, and what tests do with a page in it, in words."""
+"""Chromium with a page, driven by Selenium."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
-IS_THERE = bool(CHROMIUM and DRIVER)
+IS_INSTALLED = bool(CHROMIUM and DRIVER)
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--no-first-run",
 )  # fmt: skip
 DEADLINE = 20
+TEXTS = """return [...document.querySelectorAll(arguments[0])]
+  .map((it) => it.checkVisibility() ? it.innerText.replace(/\\s+/g, " ").trim() : "")"""
 
 
 class Browser:
-    """A page in Chromium: what the tests do with it, in words."""
+    """A page in Chromium and the actions of the tests."""
 
     def __init__(self, profile: Path) -> None:
         from selenium import webdriver
@@ -32,7 +34,7 @@ class Browser:
 
     def open(self, page: Path) -> None:
         self.emulate(width=1400)
-        self.log("performance")  # what came before is of other tests
+        self.log("performance")  # discard the log of other tests
         self.driver.get(page.as_uri())
         self.wait("return 'ready' in document.documentElement.dataset")
 
@@ -59,7 +61,7 @@ class Browser:
         return self.driver.find_elements("css selector", selector)
 
     def set(self, selector: str, value: object, event: str = "input") -> None:
-        """As a user's hand would: a value, and the event of the change."""
+        """Set a value and dispatch the event of the change."""
         script = "const it = document.querySelector(arguments[0]); it.value = arguments[1];"
         self.js(script + "it.dispatchEvent(new Event(arguments[2], {bubbles: true}))", selector, str(value), event)
 
@@ -74,16 +76,16 @@ class Browser:
         ActionChains(self.driver).send_keys("\ue004").perform()
 
     def unfold(self, selector: str) -> None:
-        """As a user's hand would: a click on the summary, and what it shows is there."""
+        """Click the summary of a <details> element and wait for its table."""
         self.find(f"{selector} > summary").click()
         self.wait(f"return document.querySelector('{selector} td') !== null")
 
     def settle(self) -> None:
-        """Until the events have come that the browser sends later, as that of something unfolded."""
+        """Wait for events that the browser dispatches later, such as toggle."""
         self.js("return new Promise((done) => setTimeout(done, 50))")
 
     def print(self) -> None:
-        """What the page does for paper; the paper itself is not needed to see it."""
+        """Switch the page to its print version."""
         self.js("dispatchEvent(new Event('beforeprint'))")
 
     def end_print(self) -> None:
@@ -93,4 +95,5 @@ class Browser:
         return float(self.find(selector).get_attribute("value"))
 
     def column(self, selector: str) -> list[str]:
-        return [one.text for one in self.all(selector)]
+        """Return the visible text of all matching elements, in one call to the browser."""
+        return list(self.js(TEXTS, selector))

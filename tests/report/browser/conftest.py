@@ -1,4 +1,4 @@
-"""Tests of the report page in a browser; they are skipped where there is none, and fail where there must be one."""
+"""Fixtures of the browser tests, which are skipped without a browser unless SINGLESHOT_NEEDS_BROWSER is set."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from report.browser.chromium import IS_THERE, Browser
+from report.browser.chromium import IS_INSTALLED, Browser
 from report.browser.pages import write_three
 
-NO_BROWSER = "no browser: the report page is tested where Debian's packages chromium and chromium-driver are installed"
+NO_BROWSER = "no browser: install chromium and chromium-driver (apt-get) to run the browser tests of the report page"
 
 
 @pytest.fixture(scope="session")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if not IS_THERE:
+    if not IS_INSTALLED:
         if os.environ.get("SINGLESHOT_NEEDS_BROWSER"):
-            pytest.fail(NO_BROWSER)  # as .ci/run says
+            pytest.fail(NO_BROWSER)  # as in .ci/run
         pytest.skip(NO_BROWSER)
     browser = Browser(tmp_path_factory.mktemp("profile"))
     yield browser
@@ -27,8 +27,8 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(started: Browser) -> Iterator[Browser]:
-    """A page must leave the console empty; a test that expects messages takes them from it."""
-    started.log("browser")  # what came before is of other tests
+    """The shared browser; the console must be empty after the test."""
+    started.log("browser")  # discard the log of other tests
     yield started
     assert started.log("browser") == []
 

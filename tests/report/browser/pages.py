@@ -1,4 +1,4 @@
-"""The page that tests open: three models, one of them with everything that only a run has, and hostile names."""
+"""The page of the browser tests: three models, one of them with the parts of a run, and hostile names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from singleshot.metrics.examples import Examples
-from singleshot.report.page import Subject, subject_of_file, write_page
+from singleshot.report.page import ModelReport, file_report, write_page
 
 HOSTILE = "<script>alert(1)</script>"
 BREAKOUT = '"><img src=x onerror=alert(2)>'
@@ -22,7 +22,7 @@ COMMAND = f"singleshot report 0.npz 1.npz 2.npz --title 'Report of {HOSTILE}'"
 NAMES = [HOSTILE, BREAKOUT, "a class with a rather long name, of which somebody may be proud", *map(str, range(3, 8))]
 SECTIONS = (
     "verdicts", "metrics", "comparisons", "reliability", "histogram", "threshold", "curves", "passes", "classes",
-    "confusions", "gallery", "training", "recipe",
+    "confusions", "inspection", "training", "recipe",
 )  # fmt: skip
 
 Logits = NDArray[np.float32]
@@ -58,7 +58,7 @@ def picture() -> str:
 
 
 def passes() -> dict[str, Any]:
-    """Passes over some of many examples: 200 fine bins, of which some hold nothing, and all those above 0.285."""
+    """Passes over a part of the examples: 200 bins, some of them and all above 0.285 empty."""
     random, bins = np.random.default_rng(3), 200
     count = np.where(np.arange(bins) < 57, random.integers(0, 3, bins) * random.integers(0, 90, bins), 0)
     count[56] = 4
@@ -72,7 +72,7 @@ def passes() -> dict[str, Any]:
 
 
 def regrouped(found: dict[str, Any], wide: int, bars: int) -> list[list[float]]:
-    """Bars of so many fine bins each, one at a time; NaN where there is nothing."""
+    """Merge the bins into bars; NaN if a bar is empty."""
     rows = []
     for bar in range(bars):
         chosen = range(bar * wide, min((bar + 1) * wide, len(found["count"])))
@@ -88,13 +88,12 @@ def regrouped(found: dict[str, Any], wide: int, bars: int) -> list[list[float]]:
     return rows
 
 
-def with_extras(subject: Subject) -> Subject:
-    """What only a run has."""
-    shot = {"image": picture(), "label": HOSTILE, "predicted": BREAKOUT, "confidence": 0.75, "index": 7}
+def with_run_parts(report: ModelReport) -> ModelReport:
+    example = {"image": picture(), "label": HOSTILE, "predicted": BREAKOUT, "confidence": 0.75, "index": 7}
     epoch = {"loss": 1.5, "train_accuracy": 0.5, "accuracy": 0.4, "ece": None, "nll": 1.25, "split": "validation"}
     return replace(
-        subject,
-        gallery={"mistakes": [shot], "hits": [shot]},
+        report,
+        inspection={"mistakes": [example], "correct": [example]},
         passes=passes(),
         training=[{"epoch": number, **epoch} for number in (1, 2, 3)],
         recipe={"loss": HOSTILE, "epochs": 3},
@@ -104,13 +103,13 @@ def with_extras(subject: Subject) -> Subject:
 
 
 def write_three(folder: Path) -> Path:
-    """The page of the three."""
-    subjects = []
+    """Write the page of the three models."""
+    reports = []
     for index, (name, (logits, labels)) in enumerate(MODELS.items()):
         file = folder / f"{index}.npz"
         np.savez(file, logits=logits, labels=labels, class_names=np.array(NAMES))
-        subject = subject_of_file(file, name=name, replicates=20)
-        subjects.append(subject if index else with_extras(subject))
+        report = file_report(file, name=name, replicates=20)
+        reports.append(report if index else with_run_parts(report))
     path = folder / "report.html"
-    write_page(subjects, path, title=f"Report of {HOSTILE}", replicates=20, command=COMMAND)
+    write_page(reports, path, title=f"Report of {HOSTILE}", replicates=20, command=COMMAND)
     return path

@@ -1,4 +1,4 @@
-"""One self-contained HTML page that answers: can I trust these scores, where not, and what threshold should I use?"""
+"""A self-contained HTML page about the calibration of one or more models."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from singleshot.common.files import write_text
 from singleshot.report.page.data import page_data
-from singleshot.report.page.rendering import render, write_html
-from singleshot.report.page.subject import Subject, subject_of_file, unique_names
+from singleshot.report.page.model_report import ModelReport, file_report, run_report
+from singleshot.report.page.rendering import render
 
-__all__ = ["Subject", "page_data", "render", "subject_of_file", "unique_names", "write_page"]
+__all__ = ["ModelReport", "file_report", "page_data", "render", "run_report", "write_page"]
 
 
 def write_page(
-    subjects: Iterable[Subject], path: Path, *, title: str, replicates: int | None = None, command: str | None = None
+    reports: Iterable[ModelReport], path: Path, *, title: str, replicates: int | None = None, command: str | None = None
 ) -> dict[str, Any]:
-    """Write the page of these subjects to an .html file, and return the data that is in it."""
-    data = page_data(subjects, title=title, replicates=replicates, command=command)
-    write_html(data, path)
+    """Write the page about these models to an .html file and return its data."""
+    data = page_data(reports, title=title, replicates=replicates, command=command)
+    write_text(path, render(data))
     return data

@@ -1,4 +1,4 @@
-"""Which classes were predicted: how far the confidence in each can be trusted, and what confident mistakes confuse."""
+"""Calibration of each predicted class, and the classes that confident mistakes confuse."""
 
 from __future__ import annotations
 
@@ -12,106 +12,95 @@ from numpy.typing import NDArray
 from singleshot.evaluation.core import MIN_RESAMPLED
 from singleshot.evaluation.formatting import amount, points
 from singleshot.evaluation.verdict import LARGE
-from singleshot.metrics.examples import Examples, ScoredBatch
+from singleshot.metrics.examples import Examples
 from singleshot.report.page.text import class_label
 
-Codes = NDArray[np.unsignedinteger[Any]]
+ClassIndices = NDArray[np.unsignedinteger[Any]]
 
-MOST_CLASSES = 1000
-MOST_CONFUSIONS = 30
+MAX_CLASSES = 1000
+MAX_CONFUSIONS = 30
 CONFUSION_THRESHOLD = 0.8
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """The predicted class and the label of every example, in as few bytes as the number of classes allows."""
+class Outcomes:
+    """Predicted class, label and confidence of every example."""
 
-    predicted: Codes
-    labels: Codes
+    predicted: ClassIndices
+    labels: ClassIndices
+    examples: Examples
+    classes: int
+    class_names: tuple[str, ...] | None = None
 
-
-class AnswerGathering:
-    """Collects answers batch by batch, as a `Calibration` is updated."""
-
-    def __init__(self, classes: int) -> None:
-        self._dtype = np.min_scalar_type(max(classes - 1, 0))
-        self._predicted: list[Codes] = []
-        self._labels: list[Codes] = []
-
-    def add(self, batch: ScoredBatch) -> None:
-        """Add a batch."""
-        self._predicted.append(batch.predicted().numpy().astype(self._dtype))
-        self._labels.append(batch.labels.numpy().astype(self._dtype))
-
-    def finish(self) -> Answers:
-        """All answers so far, in the order they came."""
-        return Answers(np.concatenate(self._predicted), np.concatenate(self._labels))
+    def label(self, index: int) -> str:
+        """Return the displayed name of a class."""
+        return class_label(int(index), self.class_names)
 
 
-def classes_by_gap(answers: Answers, examples: Examples, names: tuple[str, ...] | None) -> list[dict[str, Any]]:
-    """Per predicted class its accuracy and confidence; large gaps of many examples first, by |gap| · √count."""
-    confidence = examples.confidence.double().numpy()
-    count = np.bincount(answers.predicted)
-    correct = np.bincount(answers.predicted, examples.correct.numpy(), len(count))
-    total = np.bincount(answers.predicted, confidence, len(count))
-    there = np.flatnonzero(count)
-    worth = np.abs(total - correct)[there] / np.sqrt(count[there])
-    worst = there[np.argsort(-worth, kind="stable")][:MOST_CLASSES]
+def classes_by_gap(outcomes: Outcomes) -> list[dict[str, Any]]:
+    """Return accuracy and confidence per predicted class, sorted by |gap| · √count, the largest first."""
+    confidence = outcomes.examples.confidence.double().numpy()
+    count = np.bincount(outcomes.predicted)
+    correct = np.bincount(outcomes.predicted, outcomes.examples.correct.numpy(), len(count))
+    total = np.bincount(outcomes.predicted, confidence, len(count))
+    found = np.flatnonzero(count)
+    weight = np.abs(total - correct)[found] / np.sqrt(count[found])
     return [
         {
-            "class": class_label(int(one), names),
+            "class": outcomes.label(one),
             "count": int(count[one]),
             "accuracy": correct[one] / count[one],
             "confidence": total[one] / count[one],
             "gap": (total[one] - correct[one]) / count[one],
         }
-        for one in worst
+        for one in found[np.argsort(-weight, kind="stable")][:MAX_CLASSES]
     ]
 
 
-def odd_class(answers: Answers, examples: Examples, names: tuple[str, ...] | None) -> str | None:
-    """The predicted class whose scores are worse than those of all in a way chance explains least; None without one.
+def outlier_class(outcomes: Outcomes) -> str | None:
+    """Describe the predicted class that is most significantly worse calibrated than the average, if there is one.
 
-    Its gap must be `LARGE` and differ by as much from the mean gap, on its far side or beyond 0, and by more than
-    chance would make any class differ in 5 of 100 cases where all have the mean gap.
+    Its gap must be at least `LARGE`, differ by as much from the mean gap, and be farther from 0 or of opposite sign.
+    The difference must be significant at 5 %, corrected for the number of classes, if all classes have the mean gap.
     """
-    confidence = examples.confidence.double().numpy()
-    gaps = confidence - examples.correct.numpy()
-    likely = np.clip(confidence - gaps.mean(), 0, 1)  # to be right, if all scores are off by the same
-    variances = np.maximum(confidence * (1 - confidence), likely * (1 - likely))
-    count = np.bincount(answers.predicted)
-    judged = np.flatnonzero(count >= MIN_RESAMPLED)
-    if len(judged) < 2:
+    predicted, confidence = outcomes.predicted, outcomes.examples.confidence.double().numpy()
+    gaps = confidence - outcomes.examples.correct.numpy()
+    mean = gaps.mean()
+    accuracy = np.clip(confidence - mean, 0, 1)  # expected, if every score is off by the mean gap
+    variances = np.maximum(confidence * (1 - confidence), accuracy * (1 - accuracy))
+    count = np.bincount(predicted)
+    tested = np.flatnonzero(count >= MIN_RESAMPLED)
+    if len(tested) < 2:
         return None
-    gap = np.bincount(answers.predicted, gaps)[judged] / count[judged]
-    by_chance = np.sqrt(np.bincount(answers.predicted, variances)[judged]) / count[judged]
-    differs = np.abs(gap - gaps.mean())
-    beyond = differs - NormalDist().inv_cdf(1 - 0.025 / len(judged)) * by_chance
-    is_worse = (np.sign(gap) != np.sign(gaps.mean())) | (np.abs(gap) > abs(gaps.mean()))
-    is_odd = (beyond > 0) & (differs >= LARGE) & (np.abs(gap) >= LARGE) & is_worse
-    if not is_odd.any():
+    gap = np.bincount(predicted, gaps)[tested] / count[tested]
+    standard_error = np.sqrt(np.bincount(predicted, variances)[tested]) / count[tested]
+    difference = np.abs(gap - mean)
+    excess = difference - NormalDist().inv_cdf(1 - 0.025 / len(tested)) * standard_error
+    is_worse = (np.sign(gap) != np.sign(mean)) | (np.abs(gap) > abs(mean))
+    is_outlier = (excess > 0) & (difference >= LARGE) & (np.abs(gap) >= LARGE) & is_worse
+    if not is_outlier.any():
         return None
-    worst = int(np.argmax(np.where(is_odd, beyond, -np.inf)))
-    how = "overconfident" if gap[worst] > 0 else "underconfident"
-    name, size = class_label(int(judged[worst]), names), amount(int(count[judged[worst]]), "time")
-    return f"Not alike for every class: {how} by {points(abs(gap[worst]))} where it says “{name}” ({size})."
+    worst = int(np.argmax(np.where(is_outlier, excess, -np.inf)))
+    direction = "overconfident" if gap[worst] > 0 else "underconfident"
+    size = amount(int(count[tested[worst]]), "example")
+    name = outcomes.label(tested[worst])
+    return f"Exception: predictions of “{name}” are {direction} by {points(abs(gap[worst]))} ({size})."
 
 
-def confusions(answers: Answers, examples: Examples, names: tuple[str, ...] | None) -> list[dict[str, Any]]:
-    """The most frequent pairs of label and predicted class among the confident mistakes; then by their confidence."""
-    confident = (examples.confidence >= CONFUSION_THRESHOLD) & ~examples.correct
-    rows = confident.nonzero().squeeze(1).numpy()
-    classes = int(answers.predicted.max()) + 1
-    pairs = answers.labels[rows].astype(np.int64) * classes + answers.predicted[rows]  # one number is sorted faster
+def confusions(outcomes: Outcomes) -> list[dict[str, Any]]:
+    """Return the most frequent pairs of label and predicted class among confident mistakes, then by confidence."""
+    examples = outcomes.examples
+    rows = ((examples.confidence >= CONFUSION_THRESHOLD) & ~examples.correct).nonzero().squeeze(1).numpy()
+    pairs = outcomes.labels[rows].astype(np.int64) * outcomes.classes + outcomes.predicted[rows]
     found, group, count = np.unique(pairs, return_inverse=True, return_counts=True)
     total = np.bincount(group, examples.confidence[rows].double().numpy(), len(found))
-    most = np.lexsort((-total / np.maximum(count, 1), -count))[:MOST_CONFUSIONS]
+    order = np.lexsort((-total / np.maximum(count, 1), -count))[:MAX_CONFUSIONS]
     return [
         {
-            "label": class_label(int(found[one] // classes), names),
-            "predicted": class_label(int(found[one] % classes), names),
+            "label": outcomes.label(found[one] // outcomes.classes),
+            "predicted": outcomes.label(found[one] % outcomes.classes),
             "count": int(count[one]),
             "confidence": total[one] / count[one],
         }
-        for one in most
+        for one in order
     ]

@@ -1,69 +1,71 @@
-"""Names and values from outside, as a page shows them."""
+"""Names and values from outside, made safe and short enough to display."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Container
+from collections.abc import Container, Sequence
+from pathlib import Path
 from typing import Any
 
 from singleshot.common.text import printable
 
-LONGEST = 120
+MAX_LENGTH = 120
 
 
-def shown(text: object, longest: int = LONGEST) -> str:
-    r"""Text on one line, whatever it holds: control characters and marks that turn text around are spelled out.
+def shown(text: object, max_length: int = MAX_LENGTH, *, keep_end: bool = False) -> str:
+    r"""Return text on one line with control characters escaped, truncated at its end or, for paths, at its start.
 
-    >>> shown("cat\u202etac\n"), shown("x" * 200, longest=5)
-    ('cat\\u202etac\\n', 'xxxx…')
+    >>> shown("cat\u202etac\n"), shown("x" * 200, max_length=5), shown("runs/long/a", max_length=4, keep_end=True)
+    ('cat\\u202etac\\n', 'xxxx…', '…g/a')
     """
     plain = printable(str(text))
-    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
+    if len(plain) <= max_length:
+        return plain
+    return f"…{plain[len(plain) - max_length + 1 :]}" if keep_end else f"{plain[: max_length - 1]}…"
 
 
-def shown_end(text: object, longest: int = LONGEST) -> str:
-    """The same, cut at its beginning: of a long path, the end tells it from others.
-
-    >>> shown_end("runs/long/a", longest=4)
-    '…g/a'
-    """
-    plain = printable(str(text))
-    return plain if len(plain) <= longest else f"…{plain[len(plain) - longest + 1 :]}"
+def shown_values(value: Any) -> Any:
+    """Make every text in nested dicts and lists safe to display; other objects become text."""
+    if isinstance(value, dict):
+        return {shown(name): shown_values(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown_values(inner) for inner in value]
+    return value if value is None or isinstance(value, bool | int | float) else shown(value, max_length=1000)
 
 
 def numbered(name: str, taken: Container[str]) -> str:
-    """The name, or where it is taken, the name with a number.
+    """Append a number to a name that is taken.
 
     >>> numbered("a", ["a", "a (2)"])
     'a (3)'
     """
-    free = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))
-    return next(one for one in free if one not in taken)
+    candidates = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def unique_names(paths: Sequence[Path]) -> list[str]:
+    """Name each path by its last part; if that is ambiguous, by the whole path, with a number for duplicates.
+
+    >>> unique_names([Path("runs/a"), Path("b.npz"), Path("old/b.npz"), Path("runs/a")])
+    ['runs/a', 'b.npz', 'old/b.npz', 'runs/a (2)']
+    """
+    last_parts = [path.name or str(path) for path in paths]
+    names: list[str] = []
+    for path, last_part in zip(paths, last_parts, strict=True):
+        names.append(numbered(last_part if last_parts.count(last_part) == 1 else str(path), names))
+    return names
 
 
 def class_label(index: int, names: tuple[str, ...] | None) -> str:
-    """The name of a class, or its number where it has none; a name that is cut has its number as well.
+    """Return the name of a class, or its index; a blank or truncated name is followed by the index.
 
     >>> class_label(1, ("cat", "d" * 200))[-7:]
     'dd… (1)'
     """
     if names is None:
         return str(index)
+    suffix = f" ({index})"
     if not names[index].strip():
-        return f"{shown(repr(names[index]))} ({index})"
-    whole, cut = shown(names[index], longest=10**9), shown(names[index])
-    return cut if cut == whole else f"{shown(names[index], LONGEST - len(str(index)) - 3)} ({index})"
-
-
-def plain_value(value: Any) -> Any:
-    """A value as JSON can hold it: every number finite or None, every text shown, whatever else as text."""
-    if isinstance(value, dict):
-        return {shown(name): plain_value(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_value(inner) for inner in value]
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return shown(value, longest=1000)
+        return f"{shown(repr(names[index]))}{suffix}"
+    name = printable(names[index])
+    return name if len(name) <= MAX_LENGTH else f"{shown(name, MAX_LENGTH - len(suffix))}{suffix}"

@@ -1,8 +1,7 @@
-// What the page computes: pure functions of a model's fine bins {count, correct, confidence}, of which bin i holds the
-// examples with a confidence in (i / n, (i + 1) / n], and those of confidence 0 in the first; and of the bins of the
-// variance of its passes.
+// Pure functions of a model's fine bins {count, correct, confidence}, where bin i holds the examples with a confidence in
+// (i / n, (i + 1) / n] and the first bin also those of confidence 0; and of the variance bins of its passes.
 
-/** As many equal-width bins as asked for, which must divide the number of fine ones. */
+/** Merges the fine bins into equal-width bins; their number must divide that of the fine bins. */
 function coarseBins(fine, bins) {
   const wide = fine.count.length / bins;
   return Array.from({ length: bins }, (_, index) => {
@@ -19,12 +18,12 @@ function coarseBins(fine, bins) {
   });
 }
 
-const MOST_BARS = 20;
+const MAX_BARS = 20;
 
-/** The fine bins of the variance as at most 20 equally wide bars, from 0 to the last that holds an example. */
+/** Merges the variance bins into at most 20 bars of equal width, up to the last non-empty bin. */
 function passesBars(passes) {
   const inUse = passes.count.findLastIndex((count) => count > 0) + 1;
-  const wide = Math.ceil(inUse / MOST_BARS);
+  const wide = Math.ceil(inUse / MAX_BARS);
   return Array.from({ length: Math.ceil(inUse / wide) }, (_, index) => {
     const from = index * wide, until = Math.min(from + wide, passes.count.length);
     const counts = passes.count.slice(from, until), count = sum(counts);
@@ -51,7 +50,7 @@ function calibrationErrors(bins) {
   };
 }
 
-/** Wilson's 95 % interval of the true accuracy in a bin. */
+/** Wilson's 95 % interval of the accuracy of a bin. */
 function wilson({ accuracy, count }) {
   const correct = Math.round(accuracy * count);
   const z = 1.959963984540054, middle = (correct + z * z / 2) / (count + z * z);

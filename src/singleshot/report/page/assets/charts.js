@@ -1,8 +1,6 @@
-// Charts are SVG written by hand, a few hundred lines instead of a library: nothing of third parties is bundled, the
-// page stays small, prints as vectors at any size, and its style sheet changes colours for the dark and for paper. The
-// few kinds of chart here need axes, bars and lines, and no more.
+// SVG charts without a library: they need only axes, bars and lines, and the page stays small.
 
-// Colours (in base.css, by class), dashes and markers run in cycles of different lengths, as in palette.py.
+// Colours (classes in base.css), dashes and markers cycle with different lengths, as in report/style.py.
 const COLOURS = 7;
 const DASHES = ["", "6 3", "7 3 2 3", "2 3", "7 2 2 2 2 2"];
 const MARKERS = [
@@ -20,7 +18,7 @@ function seriesClass(index) {
   return `series-${index % COLOURS}`;
 }
 
-/** A short piece of a model's line, with its marker: what a legend shows. */
+/** A legend entry: a short piece of a model's line with its marker. */
 function lineSample(index) {
   return shape("svg", {
     class: `sample ${seriesClass(index)}`,
@@ -41,32 +39,32 @@ function drawing(width, height, label) {
 }
 
 /** Ticks at round numbers: 1, 2, 2.5 or 5 times a power of ten apart. */
-function roundTicks(low, high, wanted = 5) {
-  const span = high - low || 1, rough = span / wanted, power = 10 ** Math.floor(Math.log10(rough));
+function roundTicks(low, high, number = 5) {
+  const span = high - low || 1, rough = span / number, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough * 0.999);
   const ticks = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-6; k += 1) ticks.push(k * step);
   return { ticks, step };
 }
 
-/** A scale from 0 to the first tick at or above a value. */
-function roundedUp(value, wanted = 5) {
-  const { step } = roundTicks(0, value || 1, wanted);
+/** The first tick at or above a value. */
+function roundedUp(value, number = 5) {
+  const { step } = roundTicks(0, value || 1, number);
   return Math.ceil((value || 1) / step - 1e-9) * step;
 }
 
 const SHARES = { low: 0, high: 1, ticks: [0, 0.2, 0.4, 0.6, 0.8, 1], step: 0.1 };
 
 /**
- * A frame with grid, ticks and labels. frame: {left, top, width, height}; x and y: {low, high, ticks?, step?, label?,
- * text?(tick), hideTicks?}. Gives the two scales, from values to pixels.
+ * Draws a frame with grid, ticks and labels. frame: {left, top, width, height}; x and y: {low, high, ticks?, step?,
+ * label?, text?(tick), hideTicks?}. Returns the scales from values to pixels.
  */
 function drawAxes(svg, frame, x, y) {
   const across = (value) => frame.left + ((value - x.low) / (x.high - x.low)) * frame.width;
   const up = (value) => frame.top + frame.height - ((value - y.low) / (y.high - y.low)) * frame.height;
   const bottom = frame.top + frame.height, right = frame.left + frame.width;
   const group = shape("g", { class: "axes", "aria-hidden": "true" });
-  const ticksOf = (axis, wanted) => (axis.ticks ? axis : { ...axis, ...roundTicks(axis.low, axis.high, wanted) });
+  const ticksOf = (axis, number) => (axis.ticks ? axis : { ...axis, ...roundTicks(axis.low, axis.high, number) });
   const xs = ticksOf(x, Math.max(2, Math.round(frame.width / 70)));
   const ys = ticksOf(y, Math.max(2, Math.round(frame.height / 45)));
   for (const tick of ys.ticks) {
@@ -113,7 +111,7 @@ function rectangle(x1, x2, y1, y2, className) {
   );
 }
 
-/** Shapes that say a sentence when the pointer rests on them, anywhere in their column. */
+/** Shapes with a tooltip that covers their whole column. */
 function column(x1, x2, top, bottom, sentence, ...shapes) {
   return shape("g", { class: "column" }, shape("title", {}, sentence), rectangle(x1, x2, top, bottom, "hit"), shapes);
 }
@@ -129,7 +127,7 @@ function linePath(points) {
   return path;
 }
 
-/** A model's curve with its colour, dashes and, now and then, its marker. */
+/** A model's curve with its colour, dashes and some markers. */
 function modelLine(points, index, sentence) {
   const marks = [];
   const solid = points.filter((point) => point !== null);
@@ -148,20 +146,20 @@ function modelLine(points, index, sentence) {
     shape("path", { d: linePath(points), class: "line", "stroke-dasharray": DASHES[index % DASHES.length] }), marks);
 }
 
-const WIDEST = 720;
-const PAPER = 340; // two charts beside each other on a page
-let onPaper = false; // while the browser prints
+const MAX_WIDTH = 720;
+const PRINT_WIDTH = 340; // two charts side by side
+let printing = false;
 
-/** How wide a chart is drawn: as its box, within what stays readable. */
+/** The width of a chart: that of its box, within readable limits. */
 function widthOf(box) {
-  return onPaper ? PAPER : Math.round(Math.min(WIDEST, Math.max(240, box.clientWidth || PAPER)));
+  return printing ? PRINT_WIDTH : Math.round(Math.min(MAX_WIDTH, Math.max(240, box.clientWidth || PRINT_WIDTH)));
 }
 
-/** How wide each of several charts in a grid is, which has as many columns as fit. */
-function gridWidth(box, figures, least = 320) {
-  if (onPaper) return PAPER;
-  const gap = 20, padding = 34, room = box.clientWidth || PAPER;
-  const columns = Math.max(1, Math.min(figures, Math.floor((room + gap) / (Math.min(least, room) + gap))));
+/** The width of each chart in a grid with as many columns as fit. */
+function gridWidth(box, figures, minimum = 320) {
+  if (printing) return PRINT_WIDTH;
+  const gap = 20, padding = 34, available = box.clientWidth || PRINT_WIDTH;
+  const columns = Math.max(1, Math.min(figures, Math.floor((available + gap) / (Math.min(minimum, available) + gap))));
   box.style.setProperty("--columns", columns);
-  return Math.round(Math.min(WIDEST, (room - gap * (columns - 1)) / columns - padding));
+  return Math.round(Math.min(MAX_WIDTH, (available - gap * (columns - 1)) / columns - padding));
 }

@@ -1,15 +1,15 @@
-// Calibration by class, and what is confused with what.
+// Calibration by class, and confident confusions.
 
-/** The classes whose names hold the words, whatever their case. */
+/** The classes whose names contain the text, ignoring case. */
 function foundClasses(model, words) {
   return model.classes_by_gap.filter((row) => row.class.toLowerCase().includes(words));
 }
 
 function classesTable(model, rows) {
-  const widest = Math.max(0.01, ...model.classes_by_gap.map((row) => Math.abs(row.gap)));
+  const maximum = Math.max(0.01, ...model.classes_by_gap.map((row) => Math.abs(row.gap)));
   return sortableTable({
-    caption: `Calibration of the classes predicted by ${model.name}, the worst first`,
-    memory: kept("classes"),
+    caption: `Calibration of the classes predicted by ${model.name}, worst first`,
+    memory: memoryOf("classes"),
     columns: [
       { title: "Class", text: true, value: (row) => row.class, cell: (row) => row.class },
       {
@@ -26,15 +26,15 @@ function classesTable(model, rows) {
       },
       {
         title: "Accuracy",
-        help: "Share of these predictions that is right",
+        help: "Share of these predictions that are correct",
         value: (row) => row.accuracy,
         cell: (row) => percentText(row.accuracy),
       },
       {
         title: "Gap",
-        help: "Confidence minus accuracy, in points of a hundred",
+        help: "Confidence minus accuracy, in percentage points",
         value: (row) => row.gap,
-        cell: (row) => gapCell(row.gap, widest),
+        cell: (row) => gapCell(row.gap, maximum),
       },
     ],
     rows,
@@ -42,9 +42,9 @@ function classesTable(model, rows) {
   });
 }
 
-/** A gap in points, with a bar to the right where confidence is too high and to the left where it is too low. */
-function gapCell(gap, widest) {
-  const half = (Math.abs(gap) / widest) * 50;
+/** A gap in percentage points, with a bar to the right for overconfidence and to the left for underconfidence. */
+function gapCell(gap, maximum) {
+  const half = (Math.abs(gap) / maximum) * 50;
   const bar = element("span", { class: gap > 0 ? "over" : "under" });
   bar.style.width = `${half}%`;
   bar.style.left = `${gap > 0 ? 50 : 50 - half}%`;
@@ -58,12 +58,12 @@ function gapCell(gap, widest) {
 
 function confusionsTable(model) {
   return sortableTable({
-    caption: `Classes that ${model.name} confuses with confidence`,
-    memory: kept("confusions"),
+    caption: `Confident mistakes of ${model.name}`,
+    memory: memoryOf("confusions"),
     columns: [
-      { title: "It is", text: true, value: (row) => row.label, cell: (row) => row.label },
-      { title: "Predicted as", text: true, value: (row) => row.predicted, cell: (row) => row.predicted },
-      { title: "Times", value: (row) => row.count, cell: (row) => countText(row.count) },
+      { title: "Label", text: true, value: (row) => row.label, cell: (row) => row.label },
+      { title: "Predicted", text: true, value: (row) => row.predicted, cell: (row) => row.predicted },
+      { title: "Count", value: (row) => row.count, cell: (row) => countText(row.count) },
       { title: "Mean confidence", value: (row) => row.confidence, cell: (row) => percentText(row.confidence) },
     ],
     rows: model.confusions,

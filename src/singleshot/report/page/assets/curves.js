@@ -1,12 +1,12 @@
-// Curves of all models in one chart, what T passes say, and how a run was trained.
+// Curves of all models, disagreement of stochastic passes, and training curves.
 
 function riskCoverageChart(report, hidden, width) {
   const models = report.models.filter((_, index) => !hidden.has(index));
   const worst = Math.max(0, ...models.flatMap((model) => model.risk_coverage.risk));
   return curvesChart(report, hidden, width, {
-    label: "Risk against coverage of every model shown.",
-    x: { ...SHARES, label: "coverage: share of examples answered" },
-    y: { low: 0, high: roundedUp(worst), label: "risk: share of those wrong" },
+    label: "Risk against coverage of the models shown.",
+    x: { ...SHARES, label: "coverage: share of examples accepted" },
+    y: { low: 0, high: roundedUp(worst), label: "risk: error rate among them" },
     points: (model) => model.risk_coverage.coverage.map((share, k) => [share, model.risk_coverage.risk[k]]),
     sentence: (model) => `${model.name}: area under the risk–coverage curve ${metricText(model.risk_coverage.aurc)}`,
   });
@@ -14,7 +14,7 @@ function riskCoverageChart(report, hidden, width) {
 
 function coverageChart(report, hidden, width) {
   return curvesChart(report, hidden, width, {
-    label: "Coverage against the confidence threshold, of every model shown.",
+    label: "Coverage against the confidence threshold of the models shown.",
     x: { ...SHARES, label: "confidence threshold" },
     y: { ...SHARES, label: "coverage" },
     points: (model) => model.coverage.threshold.map((threshold, k) => [threshold, model.coverage.coverage[k]]),
@@ -33,7 +33,7 @@ function curvesChart(report, hidden, width, { label, x, y, points, sentence }) {
   return svg;
 }
 
-/** A button per model that shows or hides its curves. */
+/** One button per model that shows or hides its curves. */
 function legendButtons(report, hidden, change) {
   return report.models.map((model, index) => {
     const button = element(
@@ -55,10 +55,10 @@ function curvesNumbers(report) {
     const k = model.coverage.threshold.findIndex((edge) => Math.abs(edge - threshold) < 1e-9);
     return k < 0 ? null : model.coverage.coverage[k];
   };
-  const memory = kept("curves");
-  return numbersBehind("The curves as numbers", () => scrollBox("The curves as numbers", sortableTable({
+  const memory = memoryOf("curves");
+  return tableBehind("Table of the curves", () => scrollBox("Table of the curves", sortableTable({
     memory,
-    caption: "Area under the risk–coverage curve, and coverage at some thresholds",
+    caption: "Area under the risk–coverage curve, and coverage at several thresholds",
     columns: [
       { title: "Model", text: true, value: (model) => model.name, cell: (model) => model.name },
       {
@@ -76,18 +76,18 @@ function curvesNumbers(report) {
   })), memory);
 }
 
-/** Accuracy, mean score and cumulative share by normalized variance; the axis ends with the last bar in use. */
+/** Accuracy, mean score and cumulative share by normalized variance, up to the last non-empty bar. */
 function passesFigure(report, index, width) {
   const model = report.models[index], { passes } = model, bars = passesBars(passes);
-  const memory = kept(`passes of ${model.name}`);
+  const memory = memoryOf(`passes of ${model.name}`);
   return element("figure", { class: "panel", "data-model": model.name },
     element("figcaption", {}, modelName(report, index),
-      element("span", { class: "readings" }, passesText(passes))),
+      element("span", { class: "values" }, passesText(passes))),
     passesDrawing(model, bars, width),
-    numbersBehind("The bars as numbers", () => passesTable(model, bars, memory), memory));
+    tableBehind("Table of the bars", () => passesTable(model, bars, memory), memory));
 }
 
-/** "5 passes over 10,000 of 50,000 examples", or of all of them. */
+/** "5 passes over 10,000 of 50,000 examples", or "5 passes over 50,000 examples". */
 function passesText({ samples, examples, of }) {
   const some = examples === of ? "" : `${countText(examples)} of `;
   return `${amountText(samples, "pass", "passes")} over ${some}${amountText(of, "example")}`;
@@ -101,7 +101,7 @@ function passesDrawing(model, bars, width) {
   const x = { low: 0, high: bars.at(-1).upper, label: "normalized variance" };
   const { across, up, bottom } = drawAxes(svg, frame, x, SHARES);
   for (const bar of bars) {
-    if (!bar.count) continue; // an empty bar has neither
+    if (!bar.count) continue; // an empty bar has no accuracy and no score
     const x1 = across(bar.lower) + 0.6, x2 = across(bar.upper) - 0.6;
     const place = `translate(${(x1 + x2) / 2},${up(bar.score)}) scale(1.2)`;
     svg.append(column(x1, x2, frame.top, bottom, barSentence(bar),
@@ -115,7 +115,7 @@ function passesDrawing(model, bars, width) {
 }
 
 function barSentence(bar) {
-  return `Variance in ${rangeText(bar)}: ${amountText(bar.count, "example")}, ${percentText(bar.accuracy)} right `
+  return `Variance in ${rangeText(bar)}: ${amountText(bar.count, "example")}, accuracy ${percentText(bar.accuracy)} `
     + `(95 % interval ${wilsonText(bar)}), mean score ${percentText(bar.score)}.`;
 }
 
@@ -131,7 +131,7 @@ function passesTable(model, bars, memory) {
       { title: "Mean score", value: (bar) => bar.score, cell: (bar) => fixed(bar.score, 4) },
       {
         title: "Share",
-        help: "Share of the examples in this bar and those before it",
+        help: "Share of the examples in this bar and all before it",
         value: (bar) => bar.coverage,
         cell: (bar) => percentText(bar.coverage),
       },
@@ -140,10 +140,10 @@ function passesTable(model, bars, memory) {
   }), "low");
 }
 
-/** What was recorded of a training: charts with lines of which each has a value at some epoch. */
+/** The charts of a training, with the lines that have a value at any epoch. */
 function trainingCharts(rows) {
-  const judged = [...new Set(rows.map((row) => row.split).filter(Boolean))].join(", ") || "held-out";
-  const trained = { name: "training", index: 0 }, held = { name: judged, index: 1 };
+  const split = [...new Set(rows.map((row) => row.split).filter(Boolean))].join(", ") || "held-out";
+  const trained = { name: "training", index: 0 }, held = { name: split, index: 1 };
   const charts = [
     { title: "Loss", lines: [{ key: "loss", ...trained }] },
     { title: "Accuracy", lines: [{ key: "train_accuracy", ...trained }, { key: "accuracy", ...held }] },
@@ -160,13 +160,13 @@ function trainingFigures(model, width) {
 }
 
 function trainingNumbers(model) {
-  const memory = kept("training");
+  const memory = memoryOf("training");
   const columns = trainingCharts(model.training).flatMap(({ title, lines }) => lines.map(({ key, name }) => ({
     title: `${title}, ${name}`,
     value: (row) => row[key],
     cell: (row) => metricText(row[key]),
   })));
-  return numbersBehind("The epochs as numbers", () => scrollBox("Epochs", sortableTable({
+  return tableBehind("Table of the epochs", () => scrollBox("Epochs", sortableTable({
     caption: `Epochs of ${model.name}`,
     memory,
     columns: [{ title: "Epoch", value: (row) => row.epoch, cell: (row) => countText(row.epoch) }, ...columns],
@@ -181,7 +181,7 @@ function trainingFigure(model, chart, width) {
   const svg = drawing(
     width,
     frame.top + frame.height + 38,
-    `${chart.title} of ${model.name} by epoch; at last ${metricText(values.at(-1))}.`,
+    `${chart.title} of ${model.name} by epoch; final value ${metricText(values.at(-1))}.`,
   );
   const least = Math.min(...epochs), most = Math.max(...epochs);
   const x = { low: Math.min(least, most - 1), high: most, label: "epoch", ...wholeTicks(least, most) };
@@ -197,7 +197,7 @@ function trainingFigure(model, chart, width) {
   }
   return element("figure", { class: "panel" },
     element("figcaption", {}, element("strong", {}, chart.title),
-      element("span", { class: "readings" }, chart.lines.map(({ index, name }) =>
+      element("span", { class: "values" }, chart.lines.map(({ index, name }) =>
         element("span", { class: "line-key" }, lineSample(index), name)))), svg);
 }
 

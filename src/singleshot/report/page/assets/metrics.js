@@ -1,6 +1,6 @@
-// The metrics of every model, and how far two models differ.
+// Metrics of every model, and paired differences.
 
-/** A row per model; `metrics` are those there is room for. */
+/** One row per model; `metrics` are the columns shown. */
 function metricsTable(report, metrics) {
   const best = Object.fromEntries(report.metrics.map((metric) => [metric.name, bestOf(report, metric)]));
   const columns = [
@@ -22,13 +22,13 @@ function metricsTable(report, metrics) {
     caption: "Metrics of every model, with 95 % intervals",
     columns,
     shown: columns.filter(({ title }, index) => index === 0 || metrics.some((metric) => metric.title === title)),
-    memory: kept("metrics"),
+    memory: memoryOf("metrics"),
     rows: report.models.map((_, index) => index),
     rowAttributes: (index) => ({ "data-model": report.models[index].name }),
   });
 }
 
-/** A metric of a model; JSON has no infinity, and says it in a word. */
+/** A metric of a model; JSON has no infinity, so a flag marks it. */
 function estimateOf(model, metric) {
   const found = model.metrics[metric.name];
   return found?.infinite ? Infinity : found?.estimate;
@@ -38,13 +38,13 @@ function intervalOf({ low, high, infinite }) {
   return infinite || !isNumber(low) ? null : `${metricText(low)} – ${metricText(high)}`;
 }
 
-/** Models of the same examples as the first: others had an easier or a harder task, and no rank among them. */
-function rivals(report) {
+/** The models evaluated on the same examples as the first; only these can be ranked. */
+function comparableModels(report) {
   return report.models.filter((model) => model.same_examples);
 }
 
 function bestOf(report, metric) {
-  const values = rivals(report).map((model) => estimateOf(model, metric)).filter(isNumber);
+  const values = comparableModels(report).map((model) => estimateOf(model, metric)).filter(isNumber);
   if (metric.better === null || values.length < 2 || !values.some(Number.isFinite)) return null;
   return metric.better === "higher" ? Math.max(...values) : Math.min(...values);
 }
@@ -67,12 +67,12 @@ function metricCell(model, metric, best) {
   ];
 }
 
-/** The metrics of the only model: a row each, with its meaning beside it. */
+/** The metrics of a single model: one row each, with an explanation. */
 function metricsList(report) {
   const [model] = report.models;
   return sortableTable({
     caption: `Metrics of ${model.name}`,
-    memory: kept("metrics"),
+    memory: memoryOf("metrics"),
     columns: [
       { title: "Metric", text: true, value: (metric) => metric.title, cell: (metric) => metric.title },
       {
@@ -94,14 +94,14 @@ function metricsList(report) {
 
 function metricMeanings(report) {
   const meaning = { higher: "Higher is better.", lower: "Lower is better." };
-  return unfolding({ class: "numbers" }, "What these numbers mean", kept("meanings"),
+  return disclosure({ class: "numbers" }, "What these metrics mean", memoryOf("meanings"),
     element("dl", { class: "meanings" }, report.metrics.map((metric) => [
       element("dt", {}, metric.title),
       element("dd", {}, [metric.help, meaning[metric.better]].filter(Boolean).join(" ")),
     ])));
 }
 
-/** A row per pair of models, a column per metric. */
+/** One row per pair of models, one column per metric. */
 function comparisonsTable(report) {
   const names = report.compared.filter((metric) =>
     report.comparisons.some((pair) => pair.differences.some((one) => one.metric === metric.name)));
@@ -130,7 +130,7 @@ function comparisonsTable(report) {
 
 function differenceCell(one, metric) {
   if (!one) return NOTHING;
-  const { symbol, word, tone } = judgement(one, metric.better);
+  const { symbol, word, tone } = differenceTone(one, metric.better);
   return [
     element("span", { class: "estimate" }, number(one.difference, signedText(one.difference))),
     element("span", { class: "interval" }, `${signedText(one.low)} to ${signedText(one.high)}`),
@@ -143,8 +143,8 @@ function differenceCell(one, metric) {
   ];
 }
 
-/** Whether a difference is for the better, in a word and a sign; where its interval holds 0, nobody knows. */
-function judgement({ low, high }, better) {
+/** Whether a difference is an improvement; unclear if its interval contains 0. */
+function differenceTone({ low, high }, better) {
   const unclear = !isNumber(low) || !isNumber(high) || (low <= 0 && high >= 0);
   if (unclear) return { symbol: "≈", word: "no clear difference", tone: "even" };
   const improved = (low > 0) === (better === "higher");

@@ -1,17 +1,17 @@
-// The reliability diagram with its counts below, and the histogram of right and wrong answers.
+// The reliability diagram with its counts, and the histogram of correct and wrong predictions.
 
-const DENSE = 7; // pixels of a bar, below which hatching and outlines would hide it
+const DENSE = 7; // bars narrower than this many pixels are drawn without hatching and outlines
 
 function reliabilityFigure(report, index, bins, width) {
   const model = report.models[index], merged = coarseBins(model.fine, bins), errors = calibrationErrors(merged);
-  const memory = kept(`bins of ${model.name}`);
+  const memory = memoryOf(`bins of ${model.name}`);
   return element("figure", { class: "panel", "data-model": model.name },
     element("figcaption", {}, modelName(report, index),
-      element("span", { class: "readings" },
+      element("span", { class: "values" },
         "ECE ", number(errors.ece, metricText(errors.ece), { "data-model": model.name, "data-value": "ece" }),
         " · MCE ", number(errors.mce, metricText(errors.mce), { "data-model": model.name, "data-value": "mce" }))),
     reliabilityDrawing(model, merged, errors, width),
-    numbersBehind("The bins as numbers", () => binsTable(model, merged, memory), memory));
+    tableBehind("Table of the bins", () => binsTable(model, merged, memory), memory));
 }
 
 function reliabilityDrawing(model, bins, errors, width) {
@@ -20,7 +20,7 @@ function reliabilityDrawing(model, bins, errors, width) {
   const counts = { left, top: main.top + main.height + 16, width: inner, height: 52 };
   const svg = drawing(width, counts.top + counts.height + 38,
     `Reliability diagram of ${model.name} in ${bins.length} bins: expected calibration error `
-    + `${metricText(errors.ece)}, at most ${metricText(errors.mce)}.`);
+    + `${metricText(errors.ece)}, maximum calibration error ${metricText(errors.mce)}.`);
   const { across, up, bottom } = drawAxes(svg, main, { ...SHARES, hideTicks: true }, { ...SHARES, label: "accuracy" });
   const most = roundedUp(Math.max(...bins.map((bin) => bin.count)), 2);
   const below = drawAxes(svg, counts, { ...SHARES, label: "confidence", grid: false },
@@ -28,7 +28,7 @@ function reliabilityDrawing(model, bins, errors, width) {
   const air = Math.min(1, inner / bins.length / 6);
   if (inner / bins.length < DENSE) svg.classList.add("dense");
   for (const bin of bins) {
-    if (!bin.count) continue; // an empty bin stays empty
+    if (!bin.count) continue; // an empty bin has no bar
     const x1 = across(bin.lower) + air, x2 = across(bin.upper) - air;
     const over = bin.confidence > bin.accuracy;
     svg.append(column(x1, x2, main.top, below.bottom, binSentence(bin),
@@ -42,7 +42,7 @@ function reliabilityDrawing(model, bins, errors, width) {
   return svg;
 }
 
-/** How far chance may have moved a bar. */
+/** The 95 % interval of a bar. */
 function whisker(x, up, { low, high }) {
   return shape("line", { class: "whisker", x1: x, x2: x, y1: up(low), y2: up(high) });
 }
@@ -50,20 +50,20 @@ function whisker(x, up, { low, high }) {
 function binSentence(bin) {
   const gap = bin.confidence - bin.accuracy, off = `by ${fixed(Math.abs(gap) * 100, 1)} points`;
   const direction = gap === 0 ? "no gap" : `${gap > 0 ? "overconfident" : "underconfident"} ${off}`;
-  return `Confidence in ${rangeText(bin)}: ${amountText(bin.count, "example")}, ${percentText(bin.accuracy)} right `
+  return `Confidence in ${rangeText(bin)}: ${amountText(bin.count, "example")}, accuracy ${percentText(bin.accuracy)} `
     + `(95 % interval ${wilsonText(bin)}), mean confidence ${percentText(bin.confidence)}; ${direction}.`;
 }
 
 function histogramFigure(report, index, bins, logarithmic, width) {
   const model = report.models[index], merged = coarseBins(model.fine, bins);
-  const right = sum(merged.map((bin) => bin.correct));
+  const correct = sum(merged.map((bin) => bin.correct));
   return element("figure", { class: "panel" },
     element("figcaption", {}, modelName(report, index),
-      element("span", { class: "readings" }, `${countText(right)} right, ${countText(model.count - right)} wrong`)),
+      element("span", { class: "values" }, `${countText(correct)} correct, ${countText(model.count - correct)} wrong`)),
     histogramDrawing(model, merged, logarithmic, width));
 }
 
-/** Right answers upwards, wrong ones downwards. Logarithmic counts start at 1/2, so that one example is to be seen. */
+/** Correct predictions upwards, wrong ones downwards. Logarithmic counts start at 1/2, so that one example is visible. */
 function histogramDrawing(model, bins, logarithmic, width) {
   const left = 58, frame = { left, top: 10, width: width - left - 12, height: 200 };
   const most = Math.max(1, ...bins.map((bin) => Math.max(bin.correct, bin.count - bin.correct)));
@@ -81,19 +81,19 @@ function histogramDrawing(model, bins, logarithmic, width) {
     logarithmic ? 1 : step,
   );
   const svg = drawing(width, frame.top + frame.height + 38,
-    `Confidence of right and wrong answers of ${model.name}, counted in ${bins.length} bins.`);
+    `Confidence of correct and wrong predictions of ${model.name} in ${bins.length} bins.`);
   const { across, up } = drawAxes(
     svg,
     frame,
     { ...SHARES, label: "confidence" },
-    { low, high, ticks, text, label: "wrong  ·  right" },
+    { low, high, ticks, text, label: "wrong  ·  correct" },
   );
   const air = Math.min(1, frame.width / bins.length / 6);
   if (frame.width / bins.length < DENSE) svg.classList.add("dense");
   for (const bin of bins) {
     if (!bin.count) continue;
     const x1 = across(bin.lower) + air, x2 = across(bin.upper) - air, wrong = bin.count - bin.correct;
-    const sentence = `Confidence in ${rangeText(bin)}: ${countText(bin.correct)} right, ${countText(wrong)} wrong.`;
+    const sentence = `Confidence in ${rangeText(bin)}: ${countText(bin.correct)} correct, ${countText(wrong)} wrong.`;
     svg.append(column(x1, x2, frame.top, frame.top + frame.height, sentence,
       rectangle(x1, x2, up(0), up(length(bin.correct)), "bar"), rectangle(x1, x2, up(0), up(-length(wrong)), "over")));
   }

@@ -1,4 +1,4 @@
-// What each section of the page shows.
+// The content of each section.
 
 const TONES = {
   good: ["✓", "Calibrated"],
@@ -7,46 +7,46 @@ const TONES = {
   unclear: ["?", "Unclear"],
 };
 
-const MOST_ON_PAPER = 30; // classes
+const MAX_PRINTED_CLASSES = 30;
 
-/** What each section draws, and whether there is anything for it; in the order of the page. */
+/** How to draw each section, and whether it is present; in page order. */
 function sectionsOf(report, state) {
-  const anyHas = (part) => having(report, part).length > 0;
+  const anyHas = (part) => modelsWith(report, part).length > 0;
   const chosen = () => report.models[state.chosen];
   return {
-    verdicts: { there: true, draw: () => fill("verdicts", verdictCards(report)) },
-    metrics: { there: true, draw: () => fill("metrics", metricsParts(report)) },
-    comparisons: { there: report.comparisons.length > 0, draw: () => fill("comparisons", comparisonParts(report)) },
-    reliability: { there: true, draw: () => drawReliability(report, state) },
-    histogram: { there: true, draw: () => drawHistograms(report, state) },
-    threshold: { there: true, draw: () => drawThreshold(report, state) },
-    curves: { there: true, draw: () => drawCurves(report, state) },
-    passes: { there: anyHas("passes"), draw: () => drawPasses(report) },
-    classes: { there: true, draw: () => drawClasses(chosen()) },
-    confusions: { there: true, draw: () => drawConfusions(report, chosen()) },
-    gallery: { there: anyHas("gallery"), draw: () => drawGallery(chosenAmong(report, state, "gallery")) },
-    training: { there: anyHas("training"), draw: () => drawTraining(chosenAmong(report, state, "training")) },
-    recipe: { there: true, draw: () => fill("recipe", recipeParts(report)) },
+    verdicts: { present: true, draw: () => fill("verdicts", verdictCards(report)) },
+    metrics: { present: true, draw: () => fill("metrics", metricsParts(report)) },
+    comparisons: { present: report.comparisons.length > 0, draw: () => fill("comparisons", comparisonParts(report)) },
+    reliability: { present: true, draw: () => drawReliability(report, state) },
+    histogram: { present: true, draw: () => drawHistograms(report, state) },
+    threshold: { present: true, draw: () => drawThreshold(report, state) },
+    curves: { present: true, draw: () => drawCurves(report, state) },
+    passes: { present: anyHas("passes"), draw: () => drawPasses(report) },
+    classes: { present: true, draw: () => drawClasses(chosen()) },
+    confusions: { present: true, draw: () => drawConfusions(report, chosen()) },
+    inspection: { present: anyHas("inspection"), draw: () => drawInspection(chosenAmong(report, state, "inspection")) },
+    training: { present: anyHas("training"), draw: () => drawTraining(chosenAmong(report, state, "training")) },
+    recipe: { present: true, draw: () => fill("recipe", recipeParts(report)) },
   };
 }
 
-function everyone(report) {
+function allModels(report) {
   return report.models.map((_, index) => index);
 }
 
-function having(report, part) {
-  return everyone(report).filter((index) => report.models[index][part]);
+function modelsWith(report, part) {
+  return allModels(report).filter((index) => report.models[index][part]);
 }
 
-/** The chosen model, or the first that has such a part where it has none. */
+/** The chosen model, or the first model with this part. */
 function chosenAmong(report, state, part) {
-  const some = having(report, part);
+  const some = modelsWith(report, part);
   return report.models[some.includes(state.chosen) ? state.chosen : some[0]];
 }
 
 /** The models of the diagrams. */
 function shownModels(report, state) {
-  return state.shown === "all" ? everyone(report) : [Number(state.shown)];
+  return state.shown === "all" ? allModels(report) : [Number(state.shown)];
 }
 
 function bodyOf(id) {
@@ -57,17 +57,17 @@ function fill(id, ...children) {
   bodyOf(id).replaceChildren(...children.flat(Infinity));
 }
 
-/** On paper there are no controls, so that what they were set to is said in words. */
-function onPaperOnly(words) {
-  return element("p", { class: "only-paper" }, words);
+/** Print has no controls, so their state is printed as text. */
+function printOnly(text) {
+  return element("p", { class: "print-only" }, text);
 }
 
-function forPaper(model) {
-  return onPaperOnly(`Model: ${model.name}`);
+function printedModel(model) {
+  return printOnly(`Model: ${model.name}`);
 }
 
 function verdictCards(report) {
-  return everyone(report).map((index) => verdictCard(report, index));
+  return allModels(report).map((index) => verdictCard(report, index));
 }
 
 function verdictCard(report, index) {
@@ -87,7 +87,7 @@ function verdictCard(report, index) {
 function metricsParts(report) {
   if (report.models.length === 1) return scrollBox("Metrics", metricsList(report));
   const at = (start) => report.metrics.slice(start, start + 5);
-  const tables = onPaper ? [at(0), at(5), at(10)] : [report.metrics]; // one would be too wide for paper
+  const tables = printing ? [at(0), at(5), at(10)] : [report.metrics]; // a single one would be too wide for print
   return [...tables.map((metrics) => scrollBox("Metrics", metricsTable(report, metrics))), metricMeanings(report)];
 }
 
@@ -103,34 +103,34 @@ function comparisonParts(report) {
 function drawThreshold(report, state) {
   const model = report.models[state.chosen], threshold = report.thresholds[state.threshold];
   find("#threshold-tiles").replaceChildren(...thresholdTiles(model, state.threshold));
-  find("#threshold-paper").replaceChildren(onPaperOnly(`Model: ${model.name}. Confidence of at least ${threshold}`));
+  find("#threshold-print").replaceChildren(printOnly(`Model: ${model.name}. Minimum confidence: ${threshold}`));
   const box = find("#threshold-chart");
   box.replaceChildren(thresholdChart(report, model, state.threshold, widthOf(box)));
-  if (state.answered !== model) drawGuarantee(report, state); // no threshold changes it, and the focus may be in it
+  if (state.answered !== model) drawGuarantee(report, state); // it does not depend on the threshold, and may have the focus
   if (report.models.length === 1) return;
   find("#threshold-all").replaceChildren(
-    element("h3", {}, `Every model at ${threshold} and above`),
-    scrollBox("Every model at this threshold", thresholdTable(report, state.threshold)));
+    element("h3", {}, `All models at a minimum confidence of ${threshold}`),
+    scrollBox("All models at this threshold", thresholdTable(report, state.threshold)));
 }
 
 function drawGuarantee(report, state) {
   const model = report.models[state.chosen];
   state.answered = model;
-  if (state.wanted === null) {
-    const hint = "An accuracy to ask for lies between 0 and 100 %, both excluded.";
+  if (state.target === null) {
+    const hint = "The target accuracy must be between 0 and 100 %, exclusive.";
     find("#guarantee").replaceChildren(element("p", { class: "answer bad", "data-value": "guarantee" }, hint));
     find("#guarantee-all").replaceChildren();
     return;
   }
-  const asked = onPaperOnly(`Model: ${model.name}. Wanted accuracy: ${shortPercent(state.wanted)}`);
-  const parts = guaranteeAnswer(report, model, state.wanted, (threshold) => {
+  const printed = printOnly(`Model: ${model.name}. Target accuracy: ${shortPercent(state.target)}`);
+  const parts = guaranteeAnswer(report, model, state.target, (threshold) => {
     find("#threshold-range").value = report.thresholds.indexOf(threshold);
     find("#threshold-range").dispatchEvent(new Event("input"));
   });
-  find("#guarantee").replaceChildren(asked, ...parts.filter(Boolean));
+  find("#guarantee").replaceChildren(printed, ...parts.filter(Boolean));
   if (report.models.length === 1) return;
-  find("#guarantee-all").replaceChildren(element("h3", {}, "Every model for this accuracy"),
-    scrollBox("Every model for this accuracy", guaranteeTable(report, state.wanted)));
+  find("#guarantee-all").replaceChildren(element("h3", {}, "All models for this accuracy"),
+    scrollBox("All models for this accuracy", guaranteeTable(report, state.target)));
 }
 
 function drawReliability(report, state) {
@@ -154,40 +154,40 @@ function drawCurves(report, state) {
 }
 
 function drawPasses(report) {
-  const some = having(report, "passes"), width = gridWidth(bodyOf("passes"), some.length);
+  const some = modelsWith(report, "passes"), width = gridWidth(bodyOf("passes"), some.length);
   fill("passes", some.map((index) => passesFigure(report, index, width)));
 }
 
 function drawClasses(model) {
-  const words = classFilter(), all = model.classes_by_gap, found = foundClasses(model, words);
+  const text = classFilter(), all = model.classes_by_gap, found = foundClasses(model, text);
   const sentences = [
     `Model: ${model.name}`,
-    words ? `Filtered by “${words}”: ${countText(found.length)} of ${countText(all.length)} classes` : null,
-    found.length > MOST_ON_PAPER ? `The ${MOST_ON_PAPER} worst of ${words ? "these" : "its classes"}` : null,
+    text ? `Filtered by “${text}”: ${countText(found.length)} of ${countText(all.length)} classes` : null,
+    found.length > MAX_PRINTED_CLASSES ? `The ${MAX_PRINTED_CLASSES} worst ${text ? "of these" : "classes"}` : null,
   ];
   fill("classes",
-    onPaperOnly(sentences.filter(Boolean).join(". ")),
-    scrollBox("Classes", classesTable(model, onPaper ? found.slice(0, MOST_ON_PAPER) : all), "tall"));
+    printOnly(sentences.filter(Boolean).join(". ")),
+    scrollBox("Classes", classesTable(model, printing ? found.slice(0, MAX_PRINTED_CLASSES) : all), "tall"));
   filterClasses(model);
 }
 
 function drawConfusions(report, model) {
   const threshold = report.confusion_threshold;
   find("#confusions-lead").textContent =
-    `Mistakes with a confidence of at least ${threshold}: what it is, and what it was taken for.`;
-  const none = `There are none: no mistake of this model has a confidence of at least ${threshold}.`;
-  fill("confusions", forPaper(model), model.confusions.length
+    `Mistakes with a confidence of at least ${threshold}: the label and the predicted class.`;
+  const none = `None: no mistake of this model has a confidence of at least ${threshold}.`;
+  fill("confusions", printedModel(model), model.confusions.length
     ? scrollBox("Confident mistakes", confusionsTable(model), "tall")
     : element("p", { class: "muted" }, none));
 }
 
-function drawGallery(model) {
-  fill("gallery", forPaper(model), galleryParts(model));
+function drawInspection(model) {
+  fill("inspection", printedModel(model), inspectionParts(model));
 }
 
 function drawTraining(model) {
   const box = element("div", { class: "grid" });
-  fill("training", forPaper(model), box, trainingNumbers(model)); // in the page first, which knows how wide it is
+  fill("training", printedModel(model), box, trainingNumbers(model)); // inserted first, so that its width is known
   box.replaceChildren(...trainingFigures(model, gridWidth(box, 2)));
 }
 
@@ -195,15 +195,15 @@ function recipeParts(report) {
   const page = report.command === null ? [] : [
     element("h3", {}, "This page"),
     commandLine(report.command),
-    element("h3", {}, "The numbers"),
+    element("h3", {}, "The numbers of each model"),
   ];
-  return [...page, ...everyone(report).map((index) => recipePart(report, index))];
+  return [...page, ...allModels(report).map((index) => recipePart(report, index))];
 }
 
 function recipePart(report, index) {
-  const model = report.models[index], memory = kept(`recipe of ${model.name}`);
+  const model = report.models[index], memory = memoryOf(`recipe of ${model.name}`);
   memory.open ??= report.models.length === 1;
-  return unfolding({ class: "panel recipe", "data-model": model.name }, modelName(report, index), memory,
+  return disclosure({ class: "panel recipe", "data-model": model.name }, modelName(report, index), memory,
     commandLine(model.command),
     element(
       "div",

@@ -1,12 +1,11 @@
-// Tables that sort by a click or a key on a column's head.
+// Tables that are sorted by a click or a key on a column's header.
 
 const OPPOSITE = { ascending: "descending", descending: "ascending" };
 
 /**
  * columns: {title, help?, value(row) to sort by, cell(row) to show, text?: true, first?: "ascending" | "descending"}.
- * Numbers go from the largest first, text from A; what is missing always comes last. `memory` holds the order for the
- * next table of the same kind, where one is made anew with every move of a slider; `shown` are the columns there is
- * room for, and the order may be that of another.
+ * Numbers are sorted from the largest, text from A; missing values come last. `memory` keeps the order when the table is
+ * redrawn; `shown` are the visible columns, and the order may be that of a hidden one.
  */
 function sortableTable({ caption, columns, shown = columns, rows, rowAttributes = () => ({}), memory = {} }) {
   const body = element("tbody");
@@ -23,24 +22,24 @@ function sortableTable({ caption, columns, shown = columns, rows, rowAttributes 
     const arrow = element("span", { class: "arrow", "aria-hidden": "true" });
     const button = element(
       "button",
-      { type: "button", title: column.help, click: () => turn(column) },
+      { type: "button", title: column.help, click: () => changeOrder(column) },
       column.title,
       arrow,
     );
     return element("th", { scope: "col", class: column.text ? "text" : "number", "aria-sort": "none" }, button);
   });
 
-  function turn(column) {
+  function changeOrder(column) {
     const first = column.first ?? (column.text ? "ascending" : "descending");
-    const now = heads[shown.indexOf(column)].getAttribute("aria-sort");
-    memory.order = { title: column.title, direction: now === "none" ? first : OPPOSITE[now] };
+    const current = heads[shown.indexOf(column)].getAttribute("aria-sort");
+    memory.order = { title: column.title, direction: current === "none" ? first : OPPOSITE[current] };
     sort();
   }
 
   function sort() {
     const { title, direction } = memory.order;
     const column = columns.find((one) => one.title === title), sign = direction === "ascending" ? 1 : -1;
-    if (!column) return; // another model has no such column
+    if (!column) return; // another model may not have this column
     heads.forEach((head, index) => head.setAttribute("aria-sort", shown[index] === column ? direction : "none"));
     const ordered = [...lines].sort((a, b) => compareValues(column.value(a.row), column.value(b.row), sign));
     body.append(...ordered.map(({ line }) => line));
@@ -56,10 +55,10 @@ function compareValues(a, b, sign) {
   const missing = (value) => value === null || value === undefined;
   if (missing(a) || missing(b)) return missing(a) - missing(b);
   if (typeof a === "string") return sign * a.localeCompare(b, "en", { numeric: true });
-  return sign * ((a > b) - (a < b)); // and not a - b, which infinity does not allow
+  return sign * ((a > b) - (a < b)); // a - b fails for infinities
 }
 
-/** Names of models with their colour, line and marker, as everywhere on the page. */
+/** The name of a model with its colour, line and marker. */
 function modelName(report, index) {
   return element(
     "span",
@@ -69,7 +68,7 @@ function modelName(report, index) {
   );
 }
 
-/** The bins behind a diagram. */
+/** The bins of a diagram. */
 function binsTable(model, bins, memory) {
   return scrollBox(`Bins of ${model.name}`, sortableTable({
     caption: `Bins of ${model.name}`,
@@ -77,7 +76,7 @@ function binsTable(model, bins, memory) {
     columns: [
       { title: "Confidence", text: true, value: (bin) => bin.lower, cell: (bin) => rangeText(bin) },
       { title: "Examples", value: (bin) => bin.count, cell: (bin) => countText(bin.count) },
-      { title: "Right", value: (bin) => bin.correct, cell: (bin) => countText(bin.correct) },
+      { title: "Correct", value: (bin) => bin.correct, cell: (bin) => countText(bin.correct) },
       { title: "Mean confidence", value: (bin) => bin.confidence, cell: (bin) => fixed(bin.confidence, 4) },
       { title: "Accuracy", value: (bin) => bin.accuracy, cell: (bin) => fixed(bin.accuracy, 4) },
       { title: "95 % interval", value: (bin) => bin.accuracy, cell: wilsonText },

@@ -1,28 +1,28 @@
-// Numbers and words as people read them. Pure functions.
+// Numbers formatted for display. Pure functions.
 
 const NOTHING = "–";
 
 function isNumber(value) {
-  return typeof value === "number"; // and not null, which stands for what is not known
+  return typeof value === "number"; // null is an unknown value
 }
 
-/** So many decimals, rounded as Python's formatting does: an exact tie goes to the even digit. */
+/** Fixed decimals, rounded like Python's formatting: ties go to the even digit. */
 function fixed(value, digits) {
   if (value === null || value === undefined) return NOTHING;
   const rounded = value.toFixed(digits);
   const [, tail] = value.toFixed(Math.min(100, digits + 60)).split(".");
   if (!/^50*$/.test(tail.slice(digits)) || Number(rounded.at(-1)) % 2 === 0) return rounded;
-  return (Number(rounded) - Math.sign(value) * 10 ** -digits).toFixed(digits); // toFixed took the one away from zero
+  return (Number(rounded) - Math.sign(value) * 10 ** -digits).toFixed(digits); // toFixed rounds ties away from zero
 }
 
-/** A metric, as the command line's tables have it. */
+/** A metric, formatted like the tables of the command line. */
 function metricText(value) {
   if (value === null || value === undefined) return NOTHING;
   if (value === Infinity) return "∞";
   return Math.abs(value) < 1000 ? fixed(value, 4) : fourDigits(value);
 }
 
-/** A number of 1000 or more in size as Python's formatting by ".4g" has it: 1235, 1.235e+05, 1e+30; ties as above. */
+/** A number of magnitude 1000 or more, like Python's ".4g": 1235, 1.235e+05, 1e+30; ties as above. */
 function fourDigits(value) {
   const [rounded, exponent] = value.toExponential(3).split("e+");
   const isTie = /^-?\d\.\d{3}50*e/.test(value.toExponential(100));
@@ -37,7 +37,7 @@ function signedText(value) {
   return (value < 0 ? "−" : "+") + metricText(Math.abs(value));
 }
 
-/** A percentage to one decimal, or to as many as it takes that almost all does not read as all, nor few as none. */
+/** A percentage with one decimal, or with more so that only 0 and 1 are shown as 0 % and 100 %. */
 function percentText(share) {
   if (share === null || share === undefined) return NOTHING;
   const percent = share * 100;
@@ -55,9 +55,9 @@ function amountText(count, one, several = `${one}s`) {
   return `${countText(count)} ${count === 1 ? one : several}`;
 }
 
-/** The decimals of a tick, no more than its step needs. */
+/** A tick with as many decimals as its step needs. */
 function tickText(value, step) {
-  if (Math.abs(value) < step * 1e-6) value = 0; // and not -0
+  if (Math.abs(value) < step * 1e-6) value = 0; // not -0
   if (value >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;
   if (value >= 1e4) return `${Number((value / 1e3).toPrecision(3))}k`;
   if (step >= 1) return countText(Number(value.toFixed(1)));
@@ -66,7 +66,7 @@ function tickText(value, step) {
   return value.toFixed(digits);
 }
 
-/** A value of a recipe: a list or a table as JSON, everything else as it is. */
+/** A value of a recipe: lists and objects as JSON, others as text. */
 function plainText(value) {
   if (value === null || value === undefined) return NOTHING;
   return typeof value === "object" ? JSON.stringify(value) : String(value);

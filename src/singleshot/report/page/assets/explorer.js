@@ -1,6 +1,6 @@
-// The threshold explorer: what a threshold gives, and which threshold is sure to give an accuracy.
+// The threshold explorer: coverage and accuracy at a threshold, and the threshold for a target accuracy.
 
-/** Four readings at a threshold, each with what it is a share of. */
+/** Four numbers at a threshold, each with its total. */
 function thresholdTiles(model, index) {
   const found = atThreshold(model, index);
   const tile = (value, shown, key, title, about) => element("div", { class: "tile" },
@@ -9,32 +9,32 @@ function thresholdTiles(model, index) {
     element("span", { class: "tile-about" }, about));
   return [
     tile(found.coverage, percentText(found.coverage), "coverage", "Coverage",
-      `${countText(found.accepted)} of ${countText(found.total)} pass`),
-    tile(found.accuracy, percentText(found.accuracy), "accuracy", "Accuracy of what passes",
-      found.accepted ? `${countText(found.correct)} of them are right` : "nothing passes"),
+      `${countText(found.accepted)} of ${countText(found.total)} accepted`),
+    tile(found.accuracy, percentText(found.accuracy), "accuracy", "Accuracy of accepted predictions",
+      found.accepted ? `${countText(found.correct)} of them correct` : "none accepted"),
     tile(
       found.mistakes,
       countText(found.mistakes),
       "mistakes",
-      "Mistakes that pass",
+      "Accepted mistakes",
       `of ${amountText(found.wrong, "mistake")}`,
     ),
     tile(
-      found.heldBack,
-      countText(found.heldBack),
-      "held-back",
-      "Right answers held back",
-      `of ${amountText(found.right, "right answer")}`,
+      found.rejected,
+      countText(found.rejected),
+      "rejected",
+      "Rejected correct predictions",
+      `of ${amountText(found.right, "correct prediction")}`,
     ),
   ];
 }
 
-/** Coverage and accuracy at every threshold, with a line at the chosen one. */
+/** Coverage and accuracy by threshold, with a line at the chosen one. */
 function thresholdChart(report, model, index, width) {
   const { thresholds } = report, chosen = atThreshold(model, index), x = thresholds[index];
   const frame = { left: 46, top: 10, width: width - 60, height: 210 };
   const svg = drawing(width, frame.top + frame.height + 38,
-    `Coverage and accuracy of ${model.name} at every threshold; at ${x} ${percentText(chosen.coverage)} pass.`);
+    `Coverage and accuracy of ${model.name} by threshold; ${percentText(chosen.coverage)} are accepted at ${x}.`);
   const { across, up, bottom } = drawAxes(svg, frame, { ...SHARES, label: "confidence threshold" }, { ...SHARES });
   const line = (key) => thresholds.map((threshold, place) => {
     const value = atThreshold(model, place)[key];
@@ -47,32 +47,32 @@ function thresholdChart(report, model, index, width) {
   return element("figure", {},
     element("ul", { class: "key", "aria-label": "Key" },
       element("li", {}, element("span", { class: "swatch coverage" }), "coverage"),
-      element("li", {}, element("span", { class: "swatch accuracy" }), "accuracy of what passes"),
+      element("li", {}, element("span", { class: "swatch accuracy" }), "accuracy of accepted predictions"),
       element("li", {}, element("span", { class: "swatch chosen" }), "this threshold")),
     svg);
 }
 
-/** All models at the same threshold. */
+/** All models at one threshold. */
 function thresholdTable(report, place) {
   const rows = report.models.map((model, index) => ({ index, name: model.name, ...atThreshold(model, place) }));
   return sortableTable({
-    caption: "Every model at this threshold",
-    memory: kept("threshold"),
+    caption: "All models at this threshold",
+    memory: memoryOf("threshold"),
     columns: [
       { title: "Model", text: true, value: (row) => row.name, cell: (row) => modelName(report, row.index) },
       { title: "Coverage", value: (row) => row.coverage, cell: (row) => percentText(row.coverage) },
       { title: "Accuracy", value: (row) => row.accuracy, cell: (row) => percentText(row.accuracy) },
       {
         title: "Mistakes",
-        help: "Mistakes that pass",
+        help: "Accepted mistakes",
         value: (row) => row.mistakes,
         cell: (row) => countText(row.mistakes),
       },
       {
-        title: "Held back",
-        help: "Right answers held back",
-        value: (row) => row.heldBack,
-        cell: (row) => countText(row.heldBack),
+        title: "Rejected",
+        help: "Rejected correct predictions",
+        value: (row) => row.rejected,
+        cell: (row) => countText(row.rejected),
       },
     ],
     rows,
@@ -80,27 +80,27 @@ function thresholdTable(report, place) {
   });
 }
 
-/** What every model offers for the same wanted accuracy. */
-function guaranteeTable(report, wanted) {
+/** The thresholds of all models for one target accuracy. */
+function guaranteeTable(report, target) {
   const rows = report.models.map((model, index) => ({
     index,
     name: model.name,
-    ...thresholdFor(report, model, wanted),
+    ...thresholdFor(report, model, target),
   }));
   return sortableTable({
-    caption: "Every model for this accuracy",
-    memory: kept("guarantee"),
+    caption: "All models for this accuracy",
+    memory: memoryOf("guarantee"),
     columns: [
       { title: "Model", text: true, value: (row) => row.name, cell: (row) => modelName(report, row.index) },
       {
         title: "Threshold",
-        help: "Accept where the confidence is at least this",
+        help: "Accept predictions with at least this confidence",
         value: (row) => row.threshold,
-        cell: (row) => (row.threshold === null ? "none is sure" : String(row.threshold)),
+        cell: (row) => (row.threshold === null ? "none" : String(row.threshold)),
       },
       {
         title: "Coverage",
-        help: "Share of the examples it accepts",
+        help: "Share of the examples that are accepted",
         value: (row) => (row.threshold === null ? null : row.coverage),
         cell: (row) => (row.threshold === null ? NOTHING : percentText(row.coverage)),
       },
@@ -110,19 +110,19 @@ function guaranteeTable(report, wanted) {
   });
 }
 
-/** The answer to a wanted accuracy: the message of the guarantee, what it was found on, and a way to try it. */
-function guaranteeAnswer(report, model, wanted, tryThreshold) {
-  const found = thresholdFor(report, model, wanted);
-  const sure = found.threshold !== null;
+/** The threshold for a target accuracy: its guarantee, the data behind it, and a button to try it. */
+function guaranteeAnswer(report, model, target, tryThreshold) {
+  const found = thresholdFor(report, model, target);
+  const exists = found.threshold !== null;
   return [
-    element("p", { class: `answer ${sure ? "good" : "bad"}` },
-      element("span", { class: "answer-mark", "aria-hidden": "true" }, sure ? "✓" : "✕"),
+    element("p", { class: `answer ${exists ? "good" : "bad"}` },
+      element("span", { class: "answer-mark", "aria-hidden": "true" }, exists ? "✓" : "✕"),
       element("span", { class: "message", "data-model": model.name, "data-value": "guarantee" }, `${found.message}.`)),
-    sure ? element("p", { class: "muted" },
-      `Found on ${amountText(found.accepted, "accepted example")}, of which ${countText(found.correct)} `
-      + `(${percentText(found.accuracy)}) are right. `
-      + "It holds for future examples that are like these.") : null,
-    sure ? element("button",
+    exists ? element("p", { class: "muted" },
+      `Based on ${amountText(found.accepted, "accepted example")}, ${countText(found.correct)} `
+      + `(${percentText(found.accuracy)}) of them correct. `
+      + "The guarantee holds for new examples from the same distribution.") : null,
+    exists ? element("button",
       { type: "button", class: "control", id: "try-threshold", click: () => tryThreshold(found.threshold) },
       `Try ${found.threshold} in the explorer`) : null,
   ];

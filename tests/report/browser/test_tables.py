@@ -1,4 +1,4 @@
-"""Tables: Python's numbers to the last digit, sorted and searched."""
+"""Tables show the numbers of Python, and can be sorted and filtered."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from report.browser.chromium import Browser
 from report.browser.pages import MODELS, NAMES, examples
 from singleshot.metrics import Calibration
-from singleshot.report.page import subject_of_file, write_page
+from singleshot.report.page import file_report, write_page
 
 
-def test_the_metrics_are_those_of_python_to_the_last_digit_shown(opened: Browser) -> None:
+def test_metrics_match_python_in_every_digit(opened: Browser) -> None:
     for name, (logits, labels) in MODELS.items():
         calibration = Calibration(bins=20)
         calibration.update(logits=torch.tensor(logits), labels=torch.tensor(labels))
@@ -40,11 +40,11 @@ def test_a_table_sorts_by_click_and_by_key(opened: Browser) -> None:
 
 
 def test_an_infinite_metric_is_the_worst(browser: Browser, tmp_path: Path) -> None:
-    subjects = []
-    for name, sure in (("all too sure", 1.0), ("sure", 0.9)):
+    reports = []
+    for name, sure in (("certain", 1.0), ("sure", 0.9)):
         np.savez(tmp_path / "p.npz", probs=[[sure, 1 - sure]] * 40, labels=[0] * 39 + [1])
-        subjects.append(subject_of_file(tmp_path / "p.npz", name=name, replicates=20))
-    write_page(subjects, tmp_path / "page.html", title="Two", replicates=20)
+        reports.append(file_report(tmp_path / "p.npz", name=name, replicates=20))
+    write_page(reports, tmp_path / "page.html", title="Two", replicates=20)
     browser.open(tmp_path / "page.html")
     assert browser.column("#metrics [data-metric=nll]")[0] == "∞"
     data = browser.js("return JSON.parse(document.querySelector('#data').textContent)")
@@ -52,16 +52,16 @@ def test_an_infinite_metric_is_the_worst(browser: Browser, tmp_path: Path) -> No
     head = f"#metrics th:nth-child({columns.index('nll') + 2}) button"
     rows = "return [...document.querySelectorAll('#metrics tbody tr')].map((row) => row.dataset.model)"
     browser.find(head).click()
-    assert browser.js(rows) == ["sure", "all too sure"]
+    assert browser.js(rows) == ["sure", "certain"]
     browser.find(head).click()
-    assert browser.js(rows) == ["all too sure", "sure"]
+    assert browser.js(rows) == ["certain", "sure"]
     assert len(browser.all("#metrics tr[data-model=sure] .best [data-metric=nll]")) == 1
 
 
-def test_only_models_of_the_same_examples_are_ranked(opened: Browser) -> None:
+def test_only_models_with_the_same_examples_are_ranked(opened: Browser) -> None:
     starred = {row.get_attribute("data-model") for row in opened.all("#metrics tr:has(.star)")}
-    assert starred == {"sharp", "mild"}  # the small one has the least AURC or NLL perhaps, but of other examples
-    assert "not of the same examples" in opened.find("#comparisons .notes").text
+    assert starred == {"sharp", "mild"}  # the third model has other examples
+    assert "not predictions for the same examples" in opened.find("#comparisons .notes").text
 
 
 def test_a_table_stays_sorted_while_the_threshold_moves(opened: Browser) -> None:
@@ -74,7 +74,7 @@ def test_a_table_stays_sorted_while_the_threshold_moves(opened: Browser) -> None
     assert shares == sorted(shares, reverse=True)
 
 
-def test_classes_are_found_by_a_part_of_their_name(opened: Browser) -> None:
+def test_classes_are_filtered_by_name(opened: Browser) -> None:
     opened.find("#class-filter").send_keys("PROUD")
     left = [row.get_attribute("data-class") for row in opened.all("#classes tr[data-class]") if row.is_displayed()]
     assert left == [NAMES[2]]

@@ -12,7 +12,9 @@ from safetensors.numpy import save_file
 import oracle
 from integration.overconfident import calibrated, run, shown_json
 from singleshot.cli.report import report
-from singleshot.report.page import page_data, subject_of_file
+from singleshot.predictions import read_predictions
+from singleshot.report.page import file_report, page_data
+from singleshot.report.page.passes import file_passes
 
 ROWS, SAMPLES, BINS = 1500, 5, 200
 LOGITS, LABELS = calibrated(0, ROWS)
@@ -47,36 +49,34 @@ def expected(logits: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", ["pass_logits", "pass_probs"])
 @pytest.mark.parametrize("name", ["a.npz", "small.npz", "a.safetensors"])
-def test_the_histogram_is_that_of_the_oracle(
-    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / name, **{kind: PASSES if kind == "pass_logits" else oracle.softmax(PASSES)})
-    wanted = expected(PASSES)
-    assert sum(count > 0 for count in wanted["count"]) > 5  # otherwise this shows little
-    for scores in (2**19, 1000):  # at once, and 50 examples at a time
-        monkeypatch.setattr("singleshot.predictions.file.CHUNK_SCORES", scores)
-        found = page_data([subject_of_file(path, replicates=0)], title="one")["models"][0]["passes"]
-        assert list(found) == list(wanted)
-        for field, values in wanted.items():
-            # None, which stands for NaN in JSON, is NaN again as a float
-            np.testing.assert_allclose(np.array(found[field], float), values, rtol=1e-9, err_msg=field)
+def test_the_histogram_is_that_of_the_oracle(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    histogram = expected(PASSES)
+    assert sum(count > 0 for count in histogram["count"]) > 5
+    for array in ({"pass_logits": PASSES}, {"pass_probs": oracle.softmax(PASSES)}):
+        path = write(tmp_path / name, **array)
+        for scores in (2**19, 1000):  # all examples at once, and 50 at a time
+            monkeypatch.setattr("singleshot.predictions.file.CHUNK_SCORES", scores)
+            found = file_passes(read_predictions(path))
+            assert found is not None
+            assert list(found) == list(histogram)
+            for field, values in histogram.items():
+                np.testing.assert_allclose(np.array(found[field], float), values, rtol=1e-9, err_msg=field)
 
 
-def test_nothing_else_on_the_page_changes(tmp_path: Path) -> None:
+def test_passes_change_nothing_else_on_the_page(tmp_path: Path) -> None:
     without = write(tmp_path / "a.npz")
-    plain = page_data([subject_of_file(without, replicates=20)], title="one")
+    plain = page_data([file_report(without, replicates=20)], title="one")
     assert plain["models"][0].pop("passes") is None
     smaller = plain["models"][0].pop("file")["bytes"]
     write(without, pass_logits=PASSES)
-    with_passes = page_data([subject_of_file(without, replicates=20)], title="one")
+    with_passes = page_data([file_report(without, replicates=20)], title="one")
     assert with_passes["models"][0].pop("passes")["samples"] == SAMPLES
     assert with_passes["models"][0].pop("file")["bytes"] > smaller
     assert with_passes == plain
 
 
-def test_the_command_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_the_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "a.npz", pass_logits=PASSES.astype(np.float32))
     run(report, str(path), "-o", str(tmp_path / "page.html"), "--json", "--replicates", "0")
     passes = shown_json(capsys)["models"][0]["passes"]
@@ -84,7 +84,7 @@ def test_the_command_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert f'"passes":{{"samples":{SAMPLES},' in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_bad_passes_leave_no_page(tmp_path: Path) -> None:
+def test_invalid_passes_leave_no_page(tmp_path: Path) -> None:
     bad = PASSES.copy()
     bad[3, 1499] = np.nan
     for passes, said in ((PASSES[:1], r"got \(1, 1500, 4\)"), (bad, "pass 3, row 1499 .* has nan for class 0")):

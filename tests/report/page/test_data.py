@@ -18,9 +18,9 @@ import oracle
 from integration.overconfident import run, write_overconfident
 from singleshot.cli.evaluate import evaluate
 from singleshot.metrics import Calibration, Examples, risk_coverage, threshold_for_accuracy
-from singleshot.report.page import page_data, subject_of_file
+from singleshot.report.page import file_report, page_data
 from singleshot.report.page.classes import CONFUSION_THRESHOLD
-from singleshot.report.page.selection import BIN_CHOICES, EXPLORED, FINE_BINS, MOST_POINTS, fine_bins, threshold_counts
+from singleshot.report.page.curves import BIN_CHOICES, EXPLORED, FINE_BINS, MAX_POINTS, fine_bins, threshold_counts
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data(place: Path) -> dict[str, Any]:
-    return page_data(map(subject_of_file, (place / "test.npz", place / "calmer.npz", place / "val.npz")), title="three")
+    return page_data(map(file_report, (place / "test.npz", place / "calmer.npz", place / "val.npz")), title="three")
 
 
 def probs_and_labels(place: Path, name: str) -> tuple[Any, Any]:
@@ -85,7 +85,7 @@ def test_metrics_and_comparisons_are_those_of_evaluate(
     assert [column["title"] for column in data["compared"]] == ["Accuracy", "ECE, debiased", "NLL", "Brier"]
     near, other = data["comparisons"]
     assert (near["why"], other["differences"]) == (None, [])
-    assert "their labels differ" in other["why"]
+    assert "labels differ" in other["why"]
     expected = said["comparisons"][0]["differences"]
     assert [one["metric"] for one in near["differences"]] == list(expected) == ["accuracy", "ece", "nll", "brier"]
     for one in near["differences"]:
@@ -128,7 +128,7 @@ def test_curves(place: Path, data: dict[str, Any]) -> None:
         examples = Examples.of(logits=file["logits"], labels=file["labels"])
     curve, found = risk_coverage(examples), model["risk_coverage"]
     assert found["aurc"] == curve.aurc == pytest.approx(model["metrics"]["aurc"]["estimate"])
-    assert 300 < len(found["risk"]) <= MOST_POINTS
+    assert 300 < len(found["risk"]) <= MAX_POINTS
     at = np.searchsorted(curve.coverage, found["coverage"])
     assert curve.risk[at].tolist() == found["risk"]
     assert (at[0], at[-1]) == (0, len(curve.coverage) - 1)
@@ -137,13 +137,17 @@ def test_curves(place: Path, data: dict[str, Any]) -> None:
     assert model["coverage"]["coverage"] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_thresholds_accept_what_is_at_least_as_confident(dtype: type[np.floating[Any]]) -> None:
+def test_thresholds_accept_equal_and_higher_confidences_of_every_dtype() -> None:
+    assert list(EXPLORED) == sorted(set(EXPLORED))
+    for dtype in (np.float16, np.float32, np.float64):
+        check_threshold_counts(dtype)
+
+
+def check_threshold_counts(dtype: type[np.floating[Any]]) -> None:
     random = np.random.default_rng(0)
     top = np.append(random.uniform(0.5, 1, 500), [0.5, 0.95, 0.999, 0.99991, 1, 1]).astype(dtype)
     labels = random.integers(0, 2, len(top))
     found = threshold_counts(Examples.of(probs=np.stack([top, 1 - top], 1), labels=labels))
-    assert list(EXPLORED) == sorted(set(EXPLORED))
     for place, threshold in enumerate(EXPLORED):
         accepted = top >= dtype(threshold)
         assert (found["accepted"][place], found["correct"][place]) == (
@@ -158,16 +162,16 @@ def test_what_a_guarantee_was_found_on_is_what_the_explorer_shows(place: Path, d
         examples = Examples.of(logits=file["logits"], labels=file["labels"])
     reached = 0
     for accuracy in np.linspace(0.3, 0.99, 70):
-        wanted = threshold_for_accuracy(examples, accuracy, confidence=rules["certainty"])
-        if wanted.threshold is None:
-            assert all(model["sure_accuracies"][start] < accuracy for start in rules["starts"])
+        expected = threshold_for_accuracy(examples, accuracy, confidence=rules["certainty"])
+        if expected.threshold is None:
+            assert all(model["guaranteed_accuracies"][start] < accuracy for start in rules["starts"])
             continue
         reached += 1
-        at = data["thresholds"].index(wanted.threshold)
+        at = data["thresholds"].index(expected.threshold)
         accepted, correct = (model["at_threshold"][name][at] for name in ("accepted", "correct"))
-        assert (accepted, accepted / 1500) == (wanted.accepted, wanted.coverage)
-        assert correct / accepted == wanted.accuracy
-        assert model["sure_accuracies"][rules["thresholds"].index(wanted.threshold)] == wanted.lower_bound
+        assert (accepted, accepted / 1500) == (expected.accepted, expected.coverage)
+        assert correct / accepted == expected.accuracy
+        assert model["guaranteed_accuracies"][rules["thresholds"].index(expected.threshold)] == expected.lower_bound
     assert 10 < reached < 70
 
 
@@ -186,7 +190,8 @@ def test_files_have_nothing_of_a_run_and_everything_is_plain(data: dict[str, Any
         assert model["file"] == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         assert model["command"].startswith("singleshot evaluate ")
         assert re.match(
-            r"1,500 examples, 4 classes, logits; \d\d\.\d % right; 95 % intervals from 1,000 resamples", model["about"]
+            r"1,500 examples, 4 classes, logits; accuracy \d\d\.\d %; 95 % intervals from 1,000 resamples",
+            model["about"],
         )
     json.dumps(data, allow_nan=False)
     assert data["bin_choices"] == list(BIN_CHOICES)
@@ -197,7 +202,7 @@ def test_extreme_predictions_stay_finite(tmp_path: Path) -> None:
     np.savez(tmp_path / "never.npz", probs=np.array([[1.0, 0.0]] * 40), labels=np.arange(40) % 2)
     np.savez(tmp_path / "one.npz", logits=np.zeros((1, 1)), labels=np.zeros(1, int))
     np.savez(tmp_path / "all.npz", logits=np.array([[9.0, 0.0]] * 50), labels=np.zeros(50, int))
-    found = page_data(map(subject_of_file, sorted(tmp_path.glob("*.npz"))), title="extremes")
+    found = page_data(map(file_report, sorted(tmp_path.glob("*.npz"))), title="extremes")
     json.dumps(found, allow_nan=False)
     by_name = {Path(model["name"]).name: model for model in found["models"]}
     assert by_name["never.npz"]["metrics"]["nll"] == {"estimate": None, "infinite": True, "low": None, "high": None}

@@ -1,8 +1,6 @@
-"""What the reader sorted, unfolded or filtered stays so when the page draws anew, for paper too."""
+"""Sorted, opened and filtered parts keep their state when they are redrawn, also for print."""
 
 from __future__ import annotations
-
-import pytest
 
 from report.browser.chromium import Browser
 from report.browser.pages import NAMES
@@ -11,11 +9,11 @@ OPEN = "return document.querySelector(arguments[0]).open"
 
 
 def names(browser: Browser, section: str) -> list[str]:
-    """The first column, table by table."""
+    """The first column of each table."""
     return browser.column(f"#{section} tbody th")
 
 
-def test_a_legend_leaves_the_curves_numbers_unfolded_and_sorted(opened: Browser) -> None:
+def test_the_legend_keeps_the_table_of_the_curves_open_and_sorted(opened: Browser) -> None:
     opened.unfold("#curves details")
     opened.find("#curves th:nth-child(1) button").click()
     before = names(opened, "curves")
@@ -25,7 +23,7 @@ def test_a_legend_leaves_the_curves_numbers_unfolded_and_sorted(opened: Browser)
     assert opened.find("#curves th:nth-child(1)").get_attribute("aria-sort") == "ascending"
 
 
-def test_the_bins_stay_unfolded_and_sorted_while_the_slider_moves(opened: Browser) -> None:
+def test_the_slider_keeps_the_table_of_the_bins_open_and_sorted(opened: Browser) -> None:
     figure = "#reliability figure[data-model=mild]"
     opened.unfold(f"{figure} details")
     opened.find(f"{figure} th:nth-child(2) button").click()
@@ -38,16 +36,17 @@ def test_the_bins_stay_unfolded_and_sorted_while_the_slider_moves(opened: Browse
     assert opened.all("#reliability details[open]") == []
 
 
-@pytest.mark.parametrize("section", ["passes", "training"])
-def test_numbers_stay_unfolded_when_the_width_changes(opened: Browser, section: str) -> None:
-    opened.unfold(f"#{section} details")
-    opened.js("document.querySelector(arguments[0]).dataset.old = ''", f"#{section} details")
+def test_tables_stay_open_when_the_width_changes(opened: Browser) -> None:
+    for section in ("passes", "training"):
+        opened.unfold(f"#{section} details")
+        opened.js("document.querySelector(arguments[0]).dataset.old = ''", f"#{section} details")
     opened.emulate(width=900)
-    opened.wait(f"return !('old' in document.querySelector('#{section} details').dataset)")
-    assert opened.js(OPEN, f"#{section} details")
+    for section in ("passes", "training"):
+        opened.wait(f"return !('old' in document.querySelector('#{section} details').dataset)")
+        assert opened.js(OPEN, f"#{section} details")
 
 
-def test_another_model_leaves_the_classes_sorted(opened: Browser) -> None:
+def test_another_model_keeps_the_classes_sorted(opened: Browser) -> None:
     opened.find("#classes th:nth-child(1) button").click()
     opened.find("#confusions th:nth-child(2) button").click()
     before = names(opened, "classes")
@@ -59,21 +58,21 @@ def test_another_model_leaves_the_classes_sorted(opened: Browser) -> None:
     assert opened.find("#confusions th:nth-child(2)").get_attribute("aria-sort") == "ascending"
 
 
-@pytest.mark.parametrize("column", [3, 9])
-def test_paper_has_the_metrics_in_the_readers_order_in_every_table(opened: Browser, column: int) -> None:
-    head = f"#metrics th:nth-child({column})"
-    opened.find(f"{head} button").click()
-    opened.find(f"{head} button").click()
-    before, order = names(opened, "metrics"), opened.find(head).get_attribute("aria-sort")
-    opened.print()
-    assert len(opened.all("#metrics table")) == 3
-    assert names(opened, "metrics") == before * 3
-    opened.end_print()
-    assert names(opened, "metrics") == before
-    assert opened.find(head).get_attribute("aria-sort") == order
+def test_print_keeps_the_order_of_the_metrics_in_every_table(opened: Browser) -> None:
+    for column in (3, 9):
+        head = f"#metrics th:nth-child({column})"
+        opened.find(f"{head} button").click()
+        opened.find(f"{head} button").click()
+        before, order = names(opened, "metrics"), opened.find(head).get_attribute("aria-sort")
+        opened.print()
+        assert len(opened.all("#metrics table")) == 3
+        assert names(opened, "metrics") == before * 3
+        opened.end_print()
+        assert names(opened, "metrics") == before
+        assert opened.find(head).get_attribute("aria-sort") == order
 
 
-def test_what_paper_unfolds_is_folded_again_and_what_the_reader_unfolded_is_not(opened: Browser) -> None:
+def test_print_opens_everything_and_restores_the_state_afterwards(opened: Browser) -> None:
     opened.find("#recipe details:nth-of-type(2) summary").click()
     opened.settle()
     for meanings in (False, True):
@@ -89,16 +88,16 @@ def test_what_paper_unfolds_is_folded_again_and_what_the_reader_unfolded_is_not(
         opened.settle()
 
 
-def test_paper_says_by_what_the_classes_are_filtered(opened: Browser) -> None:
+def test_print_shows_the_filter_of_the_classes(opened: Browser) -> None:
     opened.print()
     opened.emulate(media="print")
-    assert opened.find("#classes .only-paper").text == "Model: sharp"
+    assert opened.find("#classes .print-only").text == "Model: sharp"
     opened.end_print()
     opened.emulate()
     opened.find("#class-filter").send_keys("PROUD")
     opened.print()
     opened.emulate(media="print")
-    assert opened.find("#classes .only-paper").text == f"Model: sharp. Filtered by “proud”: 1 of {len(NAMES)} classes"
+    assert opened.find("#classes .print-only").text == f"Model: sharp. Filtered by “proud”: 1 of {len(NAMES)} classes"
     assert names(opened, "classes") == [NAMES[2]]
     opened.end_print()
     assert len(opened.all("#classes tr[data-class]")) == len(NAMES)

@@ -1,4 +1,4 @@
-"""The page's pure functions against Python's own."""
+"""Pure functions of the page against their counterparts in Python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-import pytest
 
 from report.browser.chromium import Browser
 from report.browser.pages import passes, regrouped
@@ -14,13 +13,13 @@ from singleshot.metrics.intervals import wilson_interval
 
 
 def computed(browser: Browser, scripts: tuple[str, ...], call: str, argument: Any) -> Any:
-    """What a function of the page's scripts gives for this argument."""
+    """Call a function of the page's scripts."""
     folder = files("singleshot.report.page") / "assets"
     sources = "\n".join((folder / name).read_text(encoding="utf-8") for name in scripts)
     return browser.js(f"{sources}\nreturn {call}", argument)
 
 
-def test_large_metrics_are_written_as_python_writes_them(browser: Browser) -> None:
+def test_metrics_are_formatted_like_python(browser: Browser) -> None:
     powers = [
         sign * digits * 10.0**power for sign in (1, -1) for digits in (1, 1.2345678, 9.9996) for power in range(33)
     ]
@@ -31,21 +30,21 @@ def test_large_metrics_are_written_as_python_writes_them(browser: Browser) -> No
     assert shown[3:5] == ["1.235e+05", "1e+30"]
 
 
-@pytest.mark.parametrize(("last", "wide", "bars"), [(1, 1, 1), (20, 1, 20), (21, 2, 11), (57, 3, 19), (200, 10, 20)])
-def test_the_bars_of_passes_cover_the_range_in_use(browser: Browser, last: int, wide: int, bars: int) -> None:
-    found = passes()
-    random = np.random.default_rng(last)
-    count = np.where(np.arange(200) < last, random.integers(0, 2, 200) * random.integers(1, 9, 200), 0)
-    count[last - 1] = 3
-    values = [np.where(count > 0, random.random(200), np.nan) for _ in range(2)]
-    found |= {"count": count.tolist(), "coverage": (count.cumsum() / count.sum()).tolist()}
-    found |= {"accuracy": values[0].tolist(), "score": values[1].tolist()}
-    sent = found | {field: [None if np.isnan(x) else x for x in found[field]] for field in ("accuracy", "score")}
-    shown = computed(browser, ("bins.js",), "passesBars(arguments[0]).map((bar) => Object.values(bar))", sent)
-    np.testing.assert_allclose(np.array(shown, float), regrouped(found, wide, bars), rtol=1e-12)
+def test_the_bars_of_passes_cover_the_range_in_use(browser: Browser) -> None:
+    for last, wide, bars in ((1, 1, 1), (20, 1, 20), (21, 2, 11), (57, 3, 19), (200, 10, 20)):
+        found = passes()
+        random = np.random.default_rng(last)
+        count = np.where(np.arange(200) < last, random.integers(0, 2, 200) * random.integers(1, 9, 200), 0)
+        count[last - 1] = 3
+        values = [np.where(count > 0, random.random(200), np.nan) for _ in range(2)]
+        found |= {"count": count.tolist(), "coverage": (count.cumsum() / count.sum()).tolist()}
+        found |= {"accuracy": values[0].tolist(), "score": values[1].tolist()}
+        sent = found | {field: [None if np.isnan(x) else x for x in found[field]] for field in ("accuracy", "score")}
+        shown = computed(browser, ("bins.js",), "passesBars(arguments[0]).map((bar) => Object.values(bar))", sent)
+        np.testing.assert_allclose(np.array(shown, float), regrouped(found, wide, bars), rtol=1e-12)
 
 
-def test_whiskers_are_wilsons_intervals(browser: Browser) -> None:
+def test_whiskers_are_wilson_intervals(browser: Browser) -> None:
     pairs = [(correct, count) for count in (1, 2, 30, 10_000) for correct in {0, 1, count // 3, count}]
     bins = [{"accuracy": correct / count, "count": count} for correct, count in pairs]
     shown = computed(browser, ("bins.js",), "arguments[0].map(wilson).map(({low, high}) => [low, high])", bins)

@@ -1,0 +1,189 @@
+"""Everything the page shows about one model: a file of predictions or a trained run."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from singleshot.common.environment import describe_environment
+from singleshot.common.files import fingerprint
+from singleshot.data import Images
+from singleshot.evaluation.core import (
+    DEFAULT_REPLICATES,
+    MAX_RESAMPLED,
+    Evaluation,
+    evaluate_file,
+    resampled_groups,
+)
+from singleshot.evaluation.formatting import amount
+from singleshot.evaluation.runs import LoadedRun
+from singleshot.metrics.examples import ScoredBatch
+from singleshot.predictions import read_predictions
+from singleshot.report.page.classes import ClassIndices, Outcomes
+from singleshot.report.page.curves import DEFAULT_BINS
+from singleshot.report.page.inspection import IMAGE_SIZE, examples_to_inspect
+from singleshot.report.page.passes import file_passes, run_passes
+from singleshot.training.metrics_log import read_records
+from singleshot.training.run import METRICS
+
+DEFAULTS = {"split": "test", "weights": "last"}
+
+
+@dataclass(frozen=True, eq=False)
+class ModelReport:
+    """A model on the page."""
+
+    name: str
+    about: str
+    command: str  # prints the same numbers in a terminal
+    evaluation: Evaluation
+    outcomes: Outcomes
+    inspection: dict[str, Any]
+    passes: dict[str, Any] | None = None
+    training: list[dict[str, Any]] | None = None
+    recipe: dict[str, Any] | None = None
+    environment: dict[str, Any] | None = None
+    file: dict[str, int | str] | None = None  # size and checksum of a file of predictions
+
+
+def file_report(
+    path: Path,
+    *,
+    name: str | None = None,
+    read_options: Mapping[str, Any] | None = None,
+    replicates: int | None = None,
+    images: Images | None = None,
+    image_size: int = IMAGE_SIZE,
+) -> ModelReport:
+    """Evaluate a file of predictions.
+
+    Args:
+        path: the file.
+        name: name on the page. Default: the path.
+        read_options: options of `read_predictions`; None values are ignored.
+        replicates: bootstrap resamples, 0 for none.
+        images: the predicted images in the order of the file; their labels must match.
+        image_size: maximum width and height of an image on the page.
+    """
+    options = {option: value for option, value in (read_options or {}).items() if value is not None}
+    predictions = read_predictions(path, **options)
+    evaluate = partial(evaluate_file, predictions)
+    evaluation, outcomes = _evaluate(evaluate, predictions.classes, predictions.class_names, replicates)
+    count = evaluation.result.count
+    if images is not None and not np.array_equal(outcomes.labels, images.labels.numpy()):
+        raise ValueError(
+            f"{path} does not contain predictions for these images: its {amount(count, 'label')} differ from those of "
+            f"the {amount(len(images), 'image')}; omit --dataset or use another --split"
+        )
+    size = f"{amount(count, 'example')}, {amount(predictions.classes, 'class', 'classes')}"
+    return ModelReport(
+        name=str(path) if name is None else name,
+        about=f"{size}, {predictions.kind}; {_describe(evaluation, replicates)}",
+        command=command_line("evaluate", path, **options, replicates=replicates),
+        evaluation=evaluation,
+        outcomes=outcomes,
+        inspection=examples_to_inspect(outcomes, images, image_size=image_size),
+        passes=file_passes(predictions),
+        environment=describe_environment(),
+        file=fingerprint(path),
+    )
+
+
+def run_report(
+    folder: Path,
+    *,
+    name: str | None = None,
+    split: str = "test",
+    weights: str = "last",
+    data_root: Path | None = None,
+    device: str = "auto",
+    replicates: int | None = None,
+    image_size: int = IMAGE_SIZE,
+) -> ModelReport:
+    """Evaluate a trained run like ``singleshot evaluate RUN``."""
+    loaded = LoadedRun.open(folder, split=split, weights=weights, data_root=data_root, device=device)
+    run, class_names = loaded.run, loaded.run.facts.class_names
+    evaluation, outcomes = _evaluate(loaded.evaluate, len(class_names), class_names, replicates)
+    size = amount(evaluation.result.count, f"{split} image")
+    options = {"split": split, "weights": weights, "data_root": data_root, "replicates": replicates}
+    return ModelReport(
+        name=str(folder) if name is None else name,
+        about=f"{size}, one forward pass each, after step {loaded.step:,}; {_describe(evaluation, replicates)}",
+        command=command_line("evaluate", folder, **options),
+        evaluation=evaluation,
+        outcomes=outcomes,
+        inspection=examples_to_inspect(outcomes, loaded.images, loaded.positions, image_size=image_size),
+        passes=run_passes(loaded),
+        training=training_curve(run.folder / METRICS),
+        recipe=asdict(run.recipe),
+        environment=run.facts.environment,
+    )
+
+
+def _evaluate(
+    evaluate: Callable[..., Evaluation], classes: int, class_names: tuple[str, ...] | None, replicates: int | None
+) -> tuple[Evaluation, Outcomes]:
+    """Evaluate in one pass that also keeps each example's class indices, in as few bytes as the classes need."""
+    dtype = np.min_scalar_type(max(classes - 1, 0))
+    kept: list[tuple[ClassIndices, ClassIndices]] = []
+
+    def keep(batch: ScoredBatch) -> None:
+        kept.append((batch.predicted().numpy().astype(dtype), batch.labels.numpy().astype(dtype)))
+
+    evaluation = evaluate(
+        bins=DEFAULT_BINS, replicates=replicates, keep_examples=True, test_calibration=False, on_batch=keep
+    )
+    assert evaluation.examples is not None
+    predicted, labels = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+    return evaluation, Outcomes(predicted, labels, evaluation.examples, classes, class_names)
+
+
+def _describe(evaluation: Evaluation, replicates: int | None) -> str:
+    count = evaluation.result.count
+    intervals = "no intervals"
+    if evaluation.intervals:
+        groups = resampled_groups(count)
+        of_groups = f" of {groups:,} groups of examples" if groups else ""
+        intervals = f"95 % intervals from {replicates or DEFAULT_REPLICATES:,} resamples{of_groups}"
+    elif count > MAX_RESAMPLED and replicates is None:
+        intervals = f"no intervals by default above {MAX_RESAMPLED:,} examples"
+    return f"accuracy {100 * evaluation.result.accuracy:.1f} %; {intervals}"
+
+
+def command_line(command: str, *arguments: Path | str, **options: Any) -> str:
+    """Return a singleshot command that can be pasted into a shell; options with their default value are omitted.
+
+    >>> command_line("evaluate", Path("-a b.npz"), labels_are="names", split="test", replicates=None)
+    "singleshot evaluate './-a b.npz' --labels-are names"
+    """
+    # A path that starts with "-" would be read as a flag.
+    words = [f"./{one}" if isinstance(one, Path) and str(one).startswith("-") else str(one) for one in arguments]
+    for name, value in options.items():
+        if value is not None and value != DEFAULTS.get(name):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(["singleshot", command, *words])
+
+
+def training_curve(log: Path) -> list[dict[str, Any]] | None:
+    """Return the logged metrics of each epoch; None if there are none."""
+    epochs = []
+    for record in read_records(log) if log.is_file() else []:
+        if record.get("kind") == "epoch" and _number(record.get("epoch")) is not None:
+            split = next((name for name in ("validation", "test") if isinstance(record.get(name), dict)), None)
+            values = {"loss": record.get("loss"), "train_accuracy": record.get("train_accuracy")}
+            values |= {name: record[split].get(name) if split else None for name in ("accuracy", "ece", "nll")}
+            numbers = {name: _number(value) for name, value in values.items()}
+            epochs.append({"epoch": record["epoch"], **numbers, "split": split})
+    return epochs or None
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if is_number else None

@@ -1,0 +1,17 @@
+"""A small trained run, shared by the tests of the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from singleshot.training import Recipe, train
+
+    folder = tmp_path_factory.mktemp("runs") / "a"
+    recipe = Recipe(dataset="digits", model="resnet18", width=0.0625, train_images=60, validation=0.1, epochs=2)
+    train(recipe, folder)
+    return folder
