@@ -130,7 +130,10 @@ def _reports(
         loaded = load_dataset(dataset, data_root=run_options["data_root"], image_size=IMAGE_SIZE)
         images = loaded.test if run_options["split"] == "test" else loaded.train
     with_images = sum(images is not None or not is_predictions(source) for source in sources)
-    shared = {"replicates": replicates, "image_size": IMAGE_SIZE if with_images <= MAX_LARGE else SMALL_IMAGE_SIZE}
+    shared: dict[str, Any] = {
+        "replicates": replicates,
+        "image_size": IMAGE_SIZE if with_images <= MAX_LARGE else SMALL_IMAGE_SIZE,
+    }
     for source, name in zip(sources, names, strict=True):
         if is_predictions(source):
             yield file_report(source, name=name, read_options=read_options, images=images, **shared)

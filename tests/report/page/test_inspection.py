@@ -17,7 +17,8 @@ from singleshot.report.page.inspection import MAX_EXAMPLES, examples_to_inspect,
 
 
 def test_an_image_is_a_png_that_is_never_enlarged() -> None:
-    for shape in ((1, 8, 8), (3, 32, 32), (3, 100, 50), (4, 8, 8)):
+    shapes: list[tuple[int, ...]] = [(1, 8, 8), (3, 32, 32), (3, 100, 50), (4, 8, 8)]
+    for shape in shapes:
         image = torch.randint(0, 256, shape, dtype=torch.uint8)
         kind, _, content = png_data_uri(image).partition(",")
         assert kind == "data:image/png;base64"
