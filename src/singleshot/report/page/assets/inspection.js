@@ -25,7 +25,7 @@ function inspectedExample(example, outcome) {
       "figcaption",
       {},
       element("strong", { title: example.predicted }, example.predicted),
-      element("span", {}, `confidence ${percentText(example.confidence)}`),
+      element("span", {}, `score ${percentText(example.confidence)}`),
       element("span", { class: "muted", title: outcome }, outcome),
     )));
 }
