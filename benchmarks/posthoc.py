@@ -1,13 +1,13 @@
-"""The temperature of our exact fit and of our peers', against the truth, and the time each takes, on one thread.
+"""Accuracy and time of temperature fits, ours and those of other libraries, on one thread.
 
     make bench          or          OMP_NUM_THREADS=1 python benchmarks/posthoc.py [--rounds 3]
 
-Logits are float32. The truth is the root of the NLL's slope on the same numbers in float64, by scipy's bracketing root
-finder. Peers: the way of the well-known reference repository (torch's LBFGS with learning rate 0.01 and 50 iterations
-on the temperature itself, from 1.5, in float32); scikit-learn's ``CalibratedClassifierCV(method="temperature")`` around
-a classifier that hands out the logits; netcal's TemperatureScaling on probabilities in float32 and float64, which come
-with ``pip install 'singleshot[bench]'``. On the larger set LBFGS takes minutes: it is
-timed there, and its errors are shown on the smaller one.
+Logits are float32. The exact temperature is the root of the slope of the NLL on the same numbers in float64, by scipy's
+bracketing root finder. Compared are the code of the well-known reference repository (torch's LBFGS with learning rate
+0.01 and 50 iterations on the temperature itself, from 1.5, in float32); scikit-learn's
+``CalibratedClassifierCV(method="temperature")`` around a classifier that returns the logits; and netcal's
+TemperatureScaling on probabilities in float32 and float64 (``pip install 'singleshot[bench]'``). On the larger set
+LBFGS takes minutes, so it is only timed there.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ SKLEARN, NETCAL, NETCAL_FLOAT64 = "scikit-learn, method='temperature'", "netcal,
 
 
 def predictions(examples: int, classes: int, temperature: float) -> tuple[Tensor, Tensor]:
-    """Labels drawn from softmax(z); the logits handed out are z times the temperature."""
+    """Return logits z times the temperature, and labels drawn from softmax(z)."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(examples, classes, generator=generator).mul_(3)
     labels = torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)
     return logits.mul_(temperature), labels
 
 
-def truth(logits: Tensor, labels: Tensor, around: float) -> float:
-    """Where the slope of the mean NLL in 1/τ is 0, in float64."""
+def exact_temperature(logits: Tensor, labels: Tensor, around: float) -> float:
+    """Return the root of the slope of the mean NLL in 1/τ, in float64."""
 
     def slope(inverse: float) -> float:
         total = 0.0
@@ -82,7 +82,7 @@ def scikit_learn(logits: Tensor, labels: Tensor) -> float:
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.frozen import FrozenEstimator
 
-    class HandsOutLogits(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    class IdentityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def fit(self, logits: Any, labels: Any) -> Any:
             self.classes_ = np.arange(logits.shape[1])
             return self
@@ -94,7 +94,7 @@ def scikit_learn(logits: Tensor, labels: Tensor) -> float:
             return logits
 
     scores = logits.numpy()
-    fitted = FrozenEstimator(HandsOutLogits().fit(scores, None))
+    fitted = FrozenEstimator(IdentityClassifier().fit(scores, None))
     calibrated = CalibratedClassifierCV(fitted, method="temperature", ensemble=False).fit(scores, labels.numpy())
     return 1 / float(calibrated.calibrated_classifiers_[0].calibrators[0].beta_)
 
@@ -115,7 +115,7 @@ CONTENDERS: dict[str, Callable[[Tensor, Tensor], float]] = {
     NETCAL_FLOAT64: partial(netcal, dtype=torch.float64),
 }
 LARGE = "5e4x1000"
-EXACT_ON_LARGE = (OURS, SKLEARN)  # the others' errors are shown on the smaller set
+EXACT_ON_LARGE = (OURS, SKLEARN)  # the others are compared on the smaller set
 TIMED_ON_LARGE = (OURS, LBFGS, SKLEARN)
 
 
@@ -123,7 +123,7 @@ def print_errors(size: str, names: tuple[str, ...]) -> None:
     print(f"\n{size} float32 logits: fitted temperature, and its relative error")
     for temperature in TEMPERATURES:
         logits, labels = predictions(*SIZES[size], temperature)
-        expected = truth(logits, labels, temperature)
+        expected = exact_temperature(logits, labels, temperature)
         print(f"  true {temperature:g}, best on these examples {expected:.9g}")
         for name in names:
             found = CONTENDERS[name](logits, labels)
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # peers' own, not ours to show
+    warnings.simplefilter("ignore")  # of the other libraries
     for size, shape in SIZES.items():
         print_errors(size, EXACT_ON_LARGE if size == LARGE else tuple(CONTENDERS))
         logits, labels = predictions(*shape, 2.5)

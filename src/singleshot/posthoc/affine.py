@@ -88,11 +88,8 @@ class Problem:
         """The weight of each squared parameter."""
         classes = self.logits.shape[1]
         own = np.full(classes, self.strength)
-        if not self.full:
-            return np.concatenate([own, own])
-        correction = np.full((classes, classes), self.off_diagonal)
-        np.fill_diagonal(correction, self.strength)
-        return np.concatenate([correction.ravel(), own])
+        matrix = np.where(np.eye(classes, dtype=bool), self.strength, self.off_diagonal)
+        return np.concatenate([matrix.ravel() if self.full else own, own])
 
     def unpack(self, parameters: Array) -> tuple[Tensor, Tensor]:
         """Return D, as a matrix or its diagonal, and b."""

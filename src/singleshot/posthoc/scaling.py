@@ -152,17 +152,12 @@ def warn_missing_classes(labels: Tensor, classes: int, consequence: str, *, stac
     )
 
 
-def check_floating_point(logits: Tensor) -> None:
-    """Raise TypeError unless logits is a floating point tensor."""
+def check_classes(logits: Tensor, classes: int | None) -> None:
+    """Check that logits are a floating point tensor (..., C), with the classes of the fit if these are given."""
     if not isinstance(logits, Tensor) or not logits.is_floating_point():
         found = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
         raise TypeError(f"logits must be a floating point tensor, got {found}")
-
-
-def check_classes(logits: Tensor, classes: int) -> None:
-    """Refuse logits whose last dimension is not the number of classes of the fit."""
-    check_floating_point(logits)
-    if not logits.ndim or logits.shape[-1] != classes:
+    if classes is not None and (not logits.ndim or logits.shape[-1] != classes):
         raise ValueError(f"logits must have shape (..., {classes}), the classes of the fit, got {tuple(logits.shape)}")
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from singleshot.common.checks import check_number
-from singleshot.posthoc.scaling import Scaling, check_floating_point, fitting_set
+from singleshot.posthoc.scaling import Scaling, check_classes, fitting_set
 
 BOUND = 1e4  # without a best temperature, the result is this many times hotter or colder than the scale of the logits
 MAX_MARGIN = 1e290  # in units of the scale: sums over rows and classes stay finite
@@ -59,7 +59,10 @@ def best_temperature(logits: Tensor, labels: Tensor) -> float | NoFiniteTemperat
     examples, classes = logits.shape
     low = -slope / examples / (largest - smallest) / (largest - smallest)
     high = examples * classes**2 / largest
-    guess = _first_guess(logits, labels, scale)
+    guess = 1.0
+    if logits.numel() >= LARGE:
+        sample = best_temperature(logits[::16], labels[::16])
+        guess = scale / sample if isinstance(sample, float) else guess
     return scale / _root_of_slope(logits, labels, scale, inverse=guess, low=low, high=high)
 
 
@@ -73,15 +76,6 @@ def _gaps(logits: Tensor) -> tuple[float, float]:
         return float(gaps.median()), float(gaps.max())
     size = float(torch.maximum(logits.amax(), -logits.amin())) or 1.0
     return size, size
-
-
-def _first_guess(logits: Tensor, labels: Tensor, scale: float) -> float:
-    """Return the solution for an evenly spaced sample of a large set, which saves steps over the whole set."""
-    if logits.numel() >= LARGE:
-        sample = best_temperature(logits[::16], labels[::16])
-        if not isinstance(sample, NoFiniteTemperature):
-            return scale / sample
-    return 1.0
 
 
 def _root_of_slope(logits: Tensor, labels: Tensor, scale: float, *, inverse: float, low: float, high: float) -> float:
@@ -181,5 +175,5 @@ class TemperatureScaling(Scaling):
 
     def forward(self, logits: Tensor) -> Tensor:
         """Return logits of any shape, divided by the temperature."""
-        check_floating_point(logits)
+        check_classes(logits, None)
         return logits / self.divisor
