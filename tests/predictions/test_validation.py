@@ -41,7 +41,7 @@ def test_numbers_are_indices(names: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [["1", "2", "3"], ["-1", "1", "2"], ["cat", "2", "1"], ["01", "02", "03"]])
-def test_where_both_could_be_meant_it_is_asked(names: list[str], tmp_path: Path) -> None:
+def test_ambiguous_labels_need_labels_are(names: list[str], tmp_path: Path) -> None:
     for path in written(tmp_path, names, [2, 1, 1]):
         with pytest.raises(ValueError, match=r"could be a class name or an index.*--labels-are names"):
             read_predictions(path).load()
@@ -51,7 +51,7 @@ def test_where_both_could_be_meant_it_is_asked(names: list[str], tmp_path: Path)
             assert read_predictions(path, labels_are="names").load().labels.tolist() == by_name
 
 
-def test_what_was_said_must_be_so(tmp_path: Path) -> None:
+def test_labels_that_contradict_their_stated_meaning(tmp_path: Path) -> None:
     for path in written(tmp_path, ["cat", "dog", "cow"], [2, 0, 1]):
         with pytest.raises(ValueError, match=r"unknown labels '2', '0', '1', first in"):
             read_predictions(path, labels_are="names").load()
@@ -62,7 +62,7 @@ def test_what_was_said_must_be_so(tmp_path: Path) -> None:
         read_predictions(tmp_path / "a.csv", labels_are="index")  # type: ignore[arg-type]
 
 
-def test_what_we_write_says_itself_that_labels_are_indices(tmp_path: Path) -> None:
+def test_written_files_state_that_labels_are_indices(tmp_path: Path) -> None:
     write_predictions(tmp_path / "a.npz", [(SCORES, np.array([2, 1, 0]))], class_names=("2", "1", "0"))
     for told in (None, "names"):  # said about another file beside it
         found = read_predictions(tmp_path / "a.npz", labels_are=told)

@@ -26,7 +26,7 @@ def changed(scores: Any, row: int, values: list[float]) -> Any:
 
 
 @pytest.mark.parametrize("name", list(WRITERS))
-def test_bad_values_are_named_with_their_row_in_the_whole_file(name: str, tmp_path: Path) -> None:
+def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -> None:
     # In a .csv the 18th row stands in line 19, under the headings.
     place = "line 19" if name.startswith("csv") else r"row 17 \(counted from 0\)"
     cases = [
@@ -50,7 +50,7 @@ def test_bad_values_are_named_with_their_row_in_the_whole_file(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["npz", "npy", "safetensors"])
-def test_arrays_of_other_shapes_and_kinds(name: str, tmp_path: Path) -> None:
+def test_invalid_arrays(name: str, tmp_path: Path) -> None:
     for scores, labels, said in [
         (LOGITS, LABELS[1:], r"20 rows, but .* 19"),
         (LOGITS.T.copy(), LABELS, r"3 rows, but .* 20"),
@@ -66,7 +66,7 @@ def test_arrays_of_other_shapes_and_kinds(name: str, tmp_path: Path) -> None:
         assert re.search(said, refusal(path, **told)), refusal(path, **told)
 
 
-def test_missing_names_list_what_is_there(tmp_path: Path) -> None:
+def test_missing_names_list_those_found(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", scores=LOGITS, labels=LABELS)
     assert "has no array 'logits' or 'probs'; found scores, labels" in refusal(tmp_path / "a.npz")
     assert "unclear whether array 'scores' holds logits or probabilities" in refusal(

@@ -36,13 +36,13 @@ CSV = [
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), CSV)
-def test_text_with_mistakes(text: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(text, newline="")
-    assert said in refusal(tmp_path / "a.csv")
+def test_invalid_csv(tmp_path: Path) -> None:
+    for text, message in CSV:
+        (tmp_path / "a.csv").write_text(text, newline="")
+        assert message in refusal(tmp_path / "a.csv"), text
 
 
-def test_text_that_is_none_and_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_and_endless_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.csv").write_bytes(b"label,prob_\xff\n")
     assert "damaged or incomplete" in refusal(tmp_path / "a.csv")
     (tmp_path / "a.csv.gz").write_bytes(b"label,prob_a\n")
@@ -54,7 +54,7 @@ def test_text_that_is_none_and_lines_without_end(tmp_path: Path, monkeypatch: py
     assert "has a line of 1,000 characters or more" in refusal(tmp_path / "a.csv.gz")
 
 
-def test_parquet_with_mistakes(tmp_path: Path) -> None:
+def test_invalid_parquet(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     for columns, said in [
         ({"label": [0, None], "prob_a": [1.0, 1.0]}, "no label in row 1"),

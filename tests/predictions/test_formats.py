@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,31 +23,30 @@ from singleshot.evaluation.rescaling import rescale
 from singleshot.predictions import read_predictions, write_predictions
 
 
-@pytest.mark.parametrize("kind", ["logits", "probs"])
 @pytest.mark.parametrize("name", list(WRITERS))
-def test_a_file_holds_what_was_written_and_chunks_are_its_parts(name: str, kind: str, tmp_path: Path) -> None:
-    scores, labels = predictions(23, 12, kind)
-    path, told = WRITERS[name](tmp_path, scores, labels, kind)
-    found = read_predictions(path, **told)
-    assert (found.kind, found.classes, found.path) == (kind, 12, path)
-    for rows in (None, 1, 5, 23, 1000):
-        chunks = list(found.chunks(rows))
-        assert max(len(chunk.scores) for chunk in chunks) <= (rows or 23)
-        np.testing.assert_array_equal(np.concatenate([chunk.scores for chunk in chunks]), scores)
-        np.testing.assert_array_equal(np.concatenate([chunk.labels for chunk in chunks]), labels)
-        assert all(chunk.labels.dtype == np.int64 for chunk in chunks)
-    whole = found.load()
-    np.testing.assert_array_equal(whole.scores, scores)
+def test_a_file_is_read_as_written_whole_and_in_chunks(name: str, tmp_path: Path) -> None:
+    for kind in ("logits", "probs"):
+        scores, labels = predictions(23, 12, kind)
+        path, options = WRITERS[name](tmp_path, scores, labels, kind)
+        found = read_predictions(path, **options)
+        assert (found.kind, found.classes, found.path) == (kind, 12, path)
+        for rows in (None, 1, 5, 23, 1000):
+            chunks = list(found.chunks(rows))
+            assert max(len(chunk.scores) for chunk in chunks) <= (rows or 23)
+            np.testing.assert_array_equal(np.concatenate([chunk.scores for chunk in chunks]), scores)
+            np.testing.assert_array_equal(np.concatenate([chunk.labels for chunk in chunks]), labels)
+            assert all(chunk.labels.dtype == np.int64 for chunk in chunks)
+        np.testing.assert_array_equal(found.load().scores, scores)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("name", ["npz", "npy", "safetensors", "parquet", "parquet of lists"])
-def test_binary_formats_keep_the_dtype(name: str, dtype: Any, tmp_path: Path) -> None:
-    scores, labels = predictions(9, 4, "logits", dtype)
-    path, told = WRITERS[name](tmp_path, scores, labels, "logits")
-    chunk = read_predictions(path, **told).load()
-    assert chunk.scores.dtype == dtype
-    np.testing.assert_array_equal(chunk.scores, scores)
+def test_binary_formats_keep_the_dtype(tmp_path: Path) -> None:
+    dtypes: tuple[Any, ...] = (np.float16, np.float32, np.float64)
+    for name, dtype in product(("npz", "npy", "safetensors", "parquet", "parquet of lists"), dtypes):
+        scores, labels = predictions(9, 4, "logits", dtype)
+        path, options = WRITERS[name](tmp_path, scores, labels, "logits")
+        chunk = read_predictions(path, **options).load()
+        assert chunk.scores.dtype == dtype, name
+        np.testing.assert_array_equal(chunk.scores, scores)
 
 
 def test_long_doubles_and_bfloat16_become_what_torch_and_numpy_share(tmp_path: Path) -> None:
