@@ -15,7 +15,7 @@ from singleshot.cli.predict import predict
 from singleshot.training.inference import Prediction
 
 WORK = {
-    "evaluate a.npz": "cli.sources.evaluate_source",
+    "evaluate a.npz": "predictions.read_predictions",
     "calibrate a.npz --fit-on b.npz": "predictions.read_predictions",
     "export a -o a.onnx": "training.export_run",
     "predict a cat.png": "training.prediction.predict",
@@ -70,7 +70,7 @@ def test_a_name_in_a_message_does_not_speak_to_the_terminal_and_lines_stay_lines
     evil, shown = "a\x1b[2J\r\x9b.npz", r"a\x1b[2J\r\x9b.npz"
     with pytest.raises(SystemExit):
         main(["evaluate", evil])
-    assert capsys.readouterr().err == f"singleshot: {shown}: there is no such file\n"
+    assert capsys.readouterr().err == f"singleshot: {shown}: no such file\n"
     assert ended("evaluate a.npz", ValueError(f"{evil}:\n  too long"), monkeypatch) == 2
     assert capsys.readouterr().err == f"singleshot: {shown}:\n  too long\n"
     assert ended("evaluate a.npz", FileNotFoundError(2, "No such file", evil), monkeypatch) == 1
