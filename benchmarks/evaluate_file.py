@@ -1,11 +1,11 @@
-"""Evaluating 10 million predictions in a file against merely reading the file: memory, and time in one run.
+"""Memory and time of evaluating 10 million predictions in a file, compared with only reading the file.
 
     make bench          or          OMP_NUM_THREADS=1 python benchmarks/evaluate_file.py [--rounds 3] [--rows 10000000]
 
-Each job runs in a process of its own; its times, by the clock and of the processor, are without the imports, and its
-peak memory is the resident set of the whole process, imports included (Linux only). "Only reading" takes every byte in
-blocks of 2 MB. Files are read from the page cache, which is faster than any disk, and from the disk, after the system
-was asked to drop them from the cache; a virtual machine's disk may still be a cache of its host's.
+Each job runs in its own process. Wall time and CPU time exclude the imports; peak memory is the resident set of the
+whole process, including the imports (Linux only). "Only reading" reads the file in blocks of 2 MB. Files are read from
+the page cache, and from the disk after they were dropped from the cache; the disk of a virtual machine may itself be
+cached by its host.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CACHE, DISK = "page cache", "disk"
 
 
 def make_files(folder: Path, rows: int) -> None:
-    """The same predictions as a pair of .npy files and as an .npz file, made in blocks."""
+    """Write the same predictions as a pair of .npy files and as an .npz file, in blocks."""
     from singleshot.data.cache import NpyWriter
     from singleshot.predictions import read_predictions, write_predictions
 
@@ -55,7 +55,7 @@ def make_files(folder: Path, rows: int) -> None:
 
 
 def read_only(folder: Path, file: str) -> float:
-    """Every byte once, in blocks of a few megabytes."""
+    """Read the file in blocks of 2 MB."""
     total = 0
     buffer = bytearray(2**21)
     for path in paths(folder, file):
@@ -70,20 +70,20 @@ def paths(folder: Path, file: str) -> list[Path]:
 
 
 def drop_from_cache(folder: Path, file: str) -> None:
-    """Ask the system to forget the file, so that it is read from the disk."""
+    """Drop the file from the page cache, so that it is read from the disk."""
     for path in paths(folder, file):
         with path.open("rb") as opened:
-            os.fsync(opened.fileno())  # what is not on the disk yet would stay
+            os.fsync(opened.fileno())  # dirty pages would stay in the cache
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def evaluate(folder: Path, file: str, replicates: int = 0) -> float:
-    """What ``singleshot evaluate FILE --replicates ...`` does."""
+    """Evaluate as ``singleshot evaluate FILE --replicates ...`` does."""
     from singleshot.evaluation.core import evaluate_file
     from singleshot.predictions import read_predictions
 
-    told = {"labels": str(folder / "labels.npy")} if file == "npy" else {}
-    predictions = read_predictions(folder / FILES[file], labels=told.get("labels"))
+    labels = str(folder / "labels.npy") if file == "npy" else None
+    predictions = read_predictions(folder / FILES[file], labels=labels)
     return evaluate_file(predictions, replicates=replicates).result.ece
 
 
@@ -137,12 +137,12 @@ def main() -> None:
         make_files(folder, args.rows)
         for file in FILES:
             print(f"\n.{file}, {args.rows:,} x {CLASSES} float32 logits, median of {args.rounds}")
-            compare([READ, EVALUATE], folder, file, DISK, args.rounds)  # and leaves the file in the cache
+            compare([READ, EVALUATE], folder, file, DISK, args.rounds)  # leaves the file in the cache
             compare(list(JOBS) if args.intervals else [READ, EVALUATE], folder, file, CACHE, args.rounds)
 
 
 def compare(jobs: list[str], folder: Path, file: str, place: str, rounds: int) -> None:
-    """Print what each job takes, beside only reading."""
+    """Print time and memory of each job, relative to only reading."""
     found = [{job: measured(job, folder, file, place) for job in jobs} for _ in range(rounds)]
     reading = median(one[READ]["seconds"] for one in found)
     for job in jobs:
@@ -151,7 +151,7 @@ def compare(jobs: list[str], folder: Path, file: str, place: str, rounds: int) -
         peak = max(one[job]["peak_mb"] for one in found)
         print(
             f"  from the {place:<10}  {job:<23} {seconds:6.2f} s   {seconds / reading:6.1f} x reading   "
-            f"{processor:6.2f} s of the processor   {peak:4.0f} MB at most"
+            f"{processor:6.2f} s CPU   {peak:4.0f} MB peak"
         )
 
 

@@ -1,9 +1,9 @@
-"""Write the predictions of an overconfident classifier, as the how-to on predictions uses them.
+"""Write predictions of an overconfident classifier, for the guide on predictions.
 
     python docs/example_predictions.py          writes val.csv and test.csv into the current folder
 
-A naive Bayes classifier on scikit-learn's digits: it takes the pixels to be independent, counts the same evidence many
-times, and is far too sure of itself.
+A naive Bayes classifier on scikit-learn's digits: it treats the pixels as independent, counts the same evidence many
+times, and is very overconfident.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def main() -> None:
-    """Train on a third, predict the other two."""
+    """Train on a third of the digits and predict the rest."""
     images, labels = load_digits(return_X_y=True)
     train, rest, train_labels, rest_labels = train_test_split(images, labels, train_size=1 / 3, random_state=0)
     model = GaussianNB(var_smoothing=1e-2).fit(train, train_labels)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from numpy.typing import NDArray
 
 from singleshot.common.text import printable
@@ -67,9 +67,8 @@ def _class_names(path: Path, metadata: dict[str, str]) -> tuple[str, ...] | None
     if text is None:
         return None
     try:
-        names = json.loads(text)
-    except (ValueError, RecursionError):
-        names = None
-    if not isinstance(names, list):
-        raise ValueError(f"{path}: class_names in its metadata must be a JSON list, got {text[:50]!r}")
-    return tuple(str(name) for name in names)
+        return tuple(str(name) for name in msgspec.json.decode(text, type=list[str | int | float]))
+    except (msgspec.DecodeError, RecursionError):
+        raise ValueError(
+            f"{path}: class_names in its metadata must be a JSON list of names, got {text[:50]!r}"
+        ) from None
