@@ -89,7 +89,7 @@ def test_a_name_in_a_warning_does_not_speak_to_the_terminal(
         main(["calibrate", "test.npz", "--fit-on", "few\x1b[2J.npz", "-o", "fixed\x1b.npz"])
     said = capsys.readouterr()
     assert said.err.startswith(r"singleshot: few\x1b[2J.npz has no examples of 1 of 3 classes")
-    assert r"The new predictions:  fixed\x1b.npz" in said.out
+    assert r"Predictions: fixed\x1b.npz" in said.out
     assert "\x1b" not in said.err + said.out
 
 

@@ -115,4 +115,4 @@ def test_class_names_must_fit(tmp_path: Path) -> None:
         tmp_path / "a.npz"
     )
     save_file({"logits": LOGITS, "labels": LABELS}, tmp_path / "a.safetensors", {"class_names": "a,b,c"})
-    assert "must be a JSON list, got 'a,b,c'" in refusal(tmp_path / "a.safetensors")
+    assert "must be a JSON list of names, got 'a,b,c'" in refusal(tmp_path / "a.safetensors")
