@@ -99,6 +99,7 @@ def evaluate_batches(
     batches: Iterable[dict[str, Any]],
     *,
     count: int | None = None,
+    checked: bool = False,
     bins: int = 20,
     classwise: bool = False,
     replicates: int | None = None,
@@ -114,6 +115,7 @@ def evaluate_batches(
     Args:
         batches: batches as the arguments of `Calibration.update`: ``logits`` or ``probs`` (n, C), and ``labels`` (n,).
         count: number of examples, if known.
+        checked: whether the values of the scores were checked already.
         bins: equal-width bins of the confidence.
         classwise: also compute the classwise ECE; its interval needs up to 100 MB and 200 examples per class.
         replicates: bootstrap resamples for the intervals, 0 for none. Default: 1,000, or none above a million
@@ -130,7 +132,7 @@ def evaluate_batches(
     groups = ClasswiseGroups(bins) if classwise and replicates != 0 and not is_long else None
     count, classes = 0, 0
     for given in batches:
-        batch = ScoredBatch.of(**_column_major(given))
+        batch = ScoredBatch.of(**_column_major(given), checked=checked)
         calibration.add(batch)
         if on_batch is not None:
             on_batch(batch)
@@ -173,7 +175,7 @@ def evaluate_arrays(
 
 def evaluate_file(predictions: Predictions, **options: Unpack[Options]) -> Evaluation:
     """Evaluate a file that `read_predictions` opened."""
-    evaluation = evaluate_batches(predictions.batches(), count=predictions.count, **options)
+    evaluation = evaluate_batches(predictions.batches(), count=predictions.count, checked=True, **options)
     path, kind, classes = predictions.path, predictions.kind, predictions.classes
     size = f"{amount(evaluation.result.count, 'example')}, {amount(classes, 'class', 'classes')}"
     return replace(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from singleshot.common.checks import check_choice
 from singleshot.metrics.calibration import Calibration, CalibrationResult
+from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc.registry import SCALINGS
 from singleshot.posthoc.scaling import Scaling
 from singleshot.predictions import Chunk, Predictions, write_predictions
@@ -42,7 +43,8 @@ def rescale(
 
     def rescaled() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for chunk in predictions.chunks():
-            before.update(**{predictions.kind: chunk.scores}, labels=chunk.labels)
+            scores: dict[str, Any] = {predictions.kind: chunk.scores}
+            before.add(ScoredBatch.of(**scores, labels=chunk.labels, checked=True))
             logits = _apply(scaling, predictions, chunk)
             after.update(logits=logits, labels=chunk.labels)
             yield logits, chunk.labels

@@ -48,10 +48,11 @@ class ScoredBatch:
     brier: Tensor  # (N,) Σ_c (p(c) − [c = y])²
 
     @classmethod
-    def of(cls, *, logits: Any = None, probs: Any = None, labels: Any) -> ScoredBatch:
+    def of(cls, *, logits: Any = None, probs: Any = None, labels: Any, checked: bool = False) -> ScoredBatch:
         """Validate and reduce scores (N, C), given as logits or as probabilities, and labels (N,).
 
-        Tensors, numpy arrays, pandas objects and nested lists are accepted.
+        Tensors, numpy arrays, pandas objects and nested lists are accepted. Set ``checked`` for scores that are known
+        to be finite logits or probabilities.
         """
         if (logits is None) == (probs is None):
             raise ValueError("pass either logits= or probs=, together with labels=")
@@ -60,14 +61,13 @@ class ScoredBatch:
         check_scores(scores, ("(N, C)",), name=kind)
         labels = check_labels(as_tensor(labels, "labels"), *scores.shape)
         on_device = labels.to(scores.device)
+        valid_rows, requirement = (finite_rows, FINITE) if kind == "logits" else (probability_rows, PROBABILITIES)
+        reduce = rows_from_logits if kind == "logits" else rows_from_probs
         parts = []
         for rows in _chunks(scores):
-            if kind == "logits":
-                check_rows(scores[rows], finite_rows, FINITE, whole=scores)
-                parts.append(rows_from_logits(at_least_float32(scores[rows]), on_device[rows]))
-            else:
-                check_rows(scores[rows], probability_rows, PROBABILITIES, whole=scores)
-                parts.append(rows_from_probs(at_least_float32(scores[rows]), on_device[rows]))
+            if not checked:
+                check_rows(scores[rows], valid_rows, requirement, whole=scores)
+            parts.append(reduce(at_least_float32(scores[rows]), on_device[rows]))
         confidence, correct, nll, brier = (torch.cat(values).cpu() for values in zip(*parts, strict=True))
         if kind == "probs":
             confidence = confidence.to(scores.dtype)
