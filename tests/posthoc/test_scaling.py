@@ -256,6 +256,17 @@ def test_invalid_logits(name: str) -> None:
             FITTED[name](torch.zeros(2, 4))
 
 
+def test_rows_of_very_different_lengths_do_not_exhaust_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [[0.0]] * 5 + [[index / 20 for index in range(20)]]
+    scaling, path = IsotonicScaling(rows, rows, 9), tmp_path / "long.json"
+    scaling.save(path)
+    monkeypatch.setattr("singleshot.posthoc.frequencies.MAX_PADDED", 100)
+    with pytest.raises(ValueError, match=r"long\.json is damaged: 6 rows of up to 20 scores are too many"):
+        load_scaling(path)
+
+
 def test_invalid_constructor_arguments() -> None:
     for temperature in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="finite number above 0"):

@@ -24,6 +24,7 @@ from singleshot.posthoc.scaling import (
 Kind = Literal["top_label", "one_vs_rest"]
 KINDS = ("top_label", "one_vs_rest")
 Rows = list[list[float]]
+MAX_PADDED = 2**27  # numbers in a buffer, 1 GB; a hostile file could ask for any amount
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 MISSING = "their frequency is 0 at every score, so that their calibrated probability is close to 0"
 MISSING_TOP = "predictions of them count as wrong, so that their calibrated confidence is too low"
@@ -55,6 +56,8 @@ class FrequencyScaling(Scaling):
             if not bool(((value >= 0) & (value <= 1)).all()):
                 raise ValueError(f"values[{index}] must lie in [0, 1]")
         width = max(map(len, rows)) + 1
+        if len(rows) * width > MAX_PADDED:
+            raise ValueError(f"{len(rows)} rows of up to {width - 1} {name} are too many")
         self.register_buffer(name, torch.stack([pad(row, (0, width - len(row)), value=torch.inf) for row in rows]))
         self.register_buffer("values", torch.stack([pad(value, (0, width - len(value))) for value in value_rows]))
         self.register_buffer("examples", torch.tensor(check_size("examples", examples, 1)))
