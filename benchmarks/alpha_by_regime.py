@@ -20,9 +20,8 @@ import torch
 from singleshot.common.files import write_text
 from singleshot.grid.job import Job
 from singleshot.paper.methods import METHODS, OTHER_MEASURES, base_recipe
-from singleshot.training.metrics_log import read_records
 from singleshot.training.recipe import Recipe
-from singleshot.training.run import METRICS, Run
+from singleshot.training.run import Run
 from singleshot.training.trainer import train
 
 ROWS = Path(__file__).resolve().parent.parent / "results" / "alpha_regimes.json"
@@ -89,8 +88,8 @@ def main() -> None:
 def _metrics(recipe: Recipe, folder: Path) -> dict[str, object]:
     train(recipe, folder)
     run = Run.open(folder)  # which knows where it was begun
-    last = read_records(run.folder / METRICS)[-1]
-    place = {name: run.facts.environment.get(name) for name in ("revision", "torch", "processor")}
+    last = run.records()[-1]
+    place = {name: run.info.environment.get(name) for name in ("revision", "torch", "processor")}
     found: dict[str, object] = {**place, "trained_accuracy": last["train_accuracy"]}
     return found | {name: last["validation"][name] for name in SHOWN}
 

@@ -22,7 +22,7 @@ from singleshot.data import Dataset, load_dataset
 from singleshot.grid.store import ResultStore
 from singleshot.metrics import Calibration
 from singleshot.paper.methods import OTHER_MEASURES, method_behind
-from singleshot.training.inference import BATCH, quiet
+from singleshot.training.inference import BATCH, evaluation_mode
 from singleshot.training.run import Run
 
 OUTPUT = Path(__file__).resolve().parent.parent / "results" / "alpha_cifar.json"
@@ -41,7 +41,7 @@ def validation_metrics(run: Run, dataset: Dataset) -> dict[str, float]:
     chosen = rest[torch.randperm(len(rest), generator=torch.Generator().manual_seed(0))[:IMAGES]]
     model, normalization = run.load_model(), run.normalization()
     calibration = Calibration(bins=20)
-    with quiet(model):
+    with evaluation_mode(model):
         for index in torch.split(chosen, BATCH):
             calibration.update(logits=model(normalization(dataset.train.images[index])), labels=labels[index])
     metrics = calibration.compute().metrics()
@@ -60,7 +60,7 @@ def main() -> None:
             method = method_behind(recipe, starts_from_another=start is not None).name
             key = result.job.key
             place = folder / "runs" / key
-            if method not in JUDGED or recipe.dataset != DATASET or key in known or not Run.is_there(place):
+            if method not in JUDGED or recipe.dataset != DATASET or key in known or not Run.exists(place):
                 continue
             row = {"run": key, "model": recipe.model, "method": method, "seed": recipe.seed}
             dataset = load_dataset(recipe.dataset, data_root=None, image_size=recipe.image_size)

@@ -29,7 +29,7 @@ from singleshot.models import SmallCNN
 from singleshot.paper.methods import method_behind
 from singleshot.paper.quickstart import Setting
 from singleshot.sampling import sample
-from singleshot.training.inference import quiet
+from singleshot.training.inference import evaluation_mode
 from singleshot.training.run import Run
 from singleshot.uncertainty import normalized_variance
 
@@ -41,7 +41,7 @@ DIGITS = ("30 images, dropout 0.2", "100 images, dropout 0.5, 60 epochs")
 
 def seen(model: nn.Module, images: Tensor, labels: Tensor) -> dict[str, float]:
     """What the passes say of images the network was trained on."""
-    with quiet(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         log_probs = sample(model, images, samples=PASSES, seed=0).log_softmax(-1)
     mean = log_probs.exp().mean(0)
     return {
@@ -67,7 +67,7 @@ def trained_on_digits(setting: Setting, passes: int) -> dict[str, float]:
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     calibration = Calibration(bins=20)
-    with quiet(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         calibration.update(logits=model(data.validation.normalized()), labels=data.validation.labels)
     metrics = calibration.compute().metrics()
     return {**seen(model, images, labels), **{name: metrics[name] for name in ("accuracy", "ece")}}
@@ -97,7 +97,7 @@ def main() -> None:
             recipe = result.job.recipe
             method = method_behind(recipe, starts_from_another=result.job.start is not None).name
             place = folder / "runs" / result.job.key
-            if method in TITLES and recipe.seed == 0 and Run.is_there(place):
+            if method in TITLES and recipe.seed == 0 and Run.exists(place):
                 network = f"{recipe.model} on {recipe.dataset}, {TITLES[method]}"
                 rows.append({"network": network, **trained_in_grid(Run.open(place))})
     for regime in DIGITS:

@@ -49,7 +49,7 @@ def test_a_run_has_the_metrics_of_its_predictions_and_is_loaded_once(
     written = runs.evaluate_run(run.folder, replicates=20, predictions=file)
     assert calls == ["model", "data"] * 2 + ["file"]
     predictions = read_predictions(file)
-    assert predictions.class_names == run.facts.class_names
+    assert predictions.class_names == run.info.class_names
     from_file = evaluate_file(predictions, replicates=20)
     assert plain.metrics() == written.metrics() == from_file.metrics()
     assert plain.intervals == from_file.intervals

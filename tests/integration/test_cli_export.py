@@ -68,7 +68,7 @@ def test_a_torch_program_of_the_best_weights(run: Run, tmp_path: Path, capsys: p
     assert said == read_facts(path)
     assert (said["step"], said["weights"]) == (run.checkpoint("best").step, "best")
     assert (said["model"], said["dataset"], said["temperature"]) == ("resnet18", "digits", None)
-    assert (said["mean"], said["std"]) == (list(run.facts.mean), list(run.facts.std))
+    assert (said["mean"], said["std"]) == (list(run.info.mean), list(run.info.std))
     with torch.no_grad():
         logits, _ = read_program(path)(IMAGES)
     assert np.abs(logits.numpy() - logits_of(run, "best")).max() <= 1e-5
@@ -97,7 +97,7 @@ def test_mistakes_print_one_message_and_exit_with_2(
     monkeypatch.chdir(tmp_path)
     Path("text.json").write_text('{"temperature": 2}')
     VectorScaling(torch.ones(3), torch.zeros(3)).save("vector.json")
-    Run(tmp_path / "empty", run.recipe, run.facts).create()
+    Run(tmp_path / "empty", run.recipe, run.info).create()
     folders = {"RUN": str(run.folder), "EMPTY": "empty"}
     for args, message in MISTAKES:
         with pytest.raises(SystemExit) as ended:

@@ -18,7 +18,7 @@ from singleshot.cli.main import main
 from singleshot.grid.job import job_of
 from singleshot.grid.store import ResultStore
 from singleshot.paper.methods import base_recipe
-from singleshot.training.run import FACTS
+from singleshot.training.run import INFO
 
 COMMAND = [sys.executable, "-m", "singleshot", "reproduce"]
 DIGITS = ["--dataset", "digits", "--model", "resnet18", "--seeds", "1", "--jobs", "1"]
@@ -196,7 +196,7 @@ def test_a_run_that_fails_is_named_and_what_it_is_for_is_not_drawn(
 def test_mistakes_are_one_message_and_exit_code_2(args: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "occupied").write_text("a file where a folder should be")
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / FACTS).touch()
+    (tmp_path / "run" / INFO).touch()
     refused = reproduce(*args, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert message in refused.stderr

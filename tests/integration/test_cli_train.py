@@ -16,8 +16,7 @@ from PIL import Image
 
 import singleshot as ss
 from singleshot.data import load_dataset
-from singleshot.training.metrics_log import read_records
-from singleshot.training.run import Run
+from singleshot.training.run import Run, read_records
 
 RECIPE = """\
 dataset: digits

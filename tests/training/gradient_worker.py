@@ -1,11 +1,8 @@
-"""One training step over a fixed global batch, alone or under torchrun; the writer saves the gradients.
-
-python gradient_worker.py OUTPUT LOSS          torchrun --nproc-per-node 2 gradient_worker.py OUTPUT LOSS
-"""
+"""One training step over a fixed global batch in each process; the main process saves the gradients."""
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
@@ -20,7 +17,7 @@ ROWS, FEATURES = 12, 24
 
 
 class NoiseByRow(nn.Module):
-    """Dropout whose mask for a row depends on the row's number, its first feature, and not on who computes it."""
+    """Dropout whose mask depends on the number of a row, its first feature, and not on the process."""
 
     is_noise = True
 
@@ -36,27 +33,29 @@ def network() -> nn.Module:
     return nn.Sequential(NoiseByRow(), nn.Linear(FEATURES, 32), nn.Tanh(), *blocks, nn.Linear(32, 5))
 
 
-def main() -> None:
-    output, loss = sys.argv[1:]
+def save_gradients(folder: Path) -> None:
     torch.set_num_threads(1)
     processes = Processes.from_environment("cpu")
     with process_group(processes):
-        x = torch.randn(ROWS, FEATURES, generator=torch.Generator().manual_seed(1))
-        x[:, 0] = torch.arange(ROWS)
-        labels = torch.randint(0, 5, (ROWS,), generator=torch.Generator().manual_seed(2))
-        recipe = Recipe(loss=loss, samples=3, channels_last=False).resolved()  # type: ignore[arg-type]
-        stepper = Stepper(network(), recipe, processes)
-        passes = stepper.passes if processes.count == 1 else stepper.passes.module
-        assert isinstance(passes, StochasticPasses)
-        passes.strategy = "loop"  # one mask per pass and row
-        mine = processes.share_of(ROWS)
-        torch.manual_seed(3)  # the same coins everywhere, so that one process can be compared with two
-        result = stepper.advance(x[mine], labels[mine], objective_of(recipe), learning_rate=0.0)
-        if processes.is_writer:
-            grads = {name: p.grad for name, p in stepper.model.named_parameters() if p.grad is not None}
-            numbers = torch.tensor([result.loss, result.alpha or 0.0, result.accuracy], dtype=torch.float64)
-            save_file({**grads, "result": numbers}, output)
+        for loss in ("vwci", "cross_entropy"):
+            save_gradients_of(loss, folder / loss, processes)
 
 
-if __name__ == "__main__":
-    main()
+def save_gradients_of(loss: str, file: Path, processes: Processes) -> None:
+    x = torch.randn(ROWS, FEATURES, generator=torch.Generator().manual_seed(1))
+    x[:, 0] = torch.arange(ROWS)
+    labels = torch.randint(0, 5, (ROWS,), generator=torch.Generator().manual_seed(2))
+    recipe = Recipe(loss=loss, samples=3, channels_last=False).resolved()  # type: ignore[arg-type]
+    stepper = Stepper(network(), recipe, processes)
+    passes = stepper.passes if processes.count == 1 else stepper.passes.module
+    assert isinstance(passes, StochasticPasses)
+    passes.strategy = "loop"  # one mask per pass and row
+    mine = processes.batch_slice(ROWS)
+    torch.manual_seed(3)  # the same blocks are dropped in every process
+    result = stepper.advance(x[mine], labels[mine], objective_of(recipe), learning_rate=0.0)
+    if processes.is_main:
+        grads = {name: p.grad for name, p in stepper.model.named_parameters() if p.grad is not None}
+        numbers = torch.tensor([result.loss, result.alpha or 0.0, result.accuracy], dtype=torch.float64)
+        file.parent.mkdir(exist_ok=True)
+        save_file({**grads, "result": numbers}, file)
+    stepper.release()

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from singleshot.metrics import Calibration
 from singleshot.training import display
-from singleshot.training.display import Display, Evaluation, Pace
+from singleshot.training.display import Display, Evaluation, RecentSteps
 from singleshot.training.recipe import Recipe
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import StepResult
@@ -47,19 +47,19 @@ def written_to(console: Console) -> str:
 def steps(shown: Display, clock: list[float], first: int, last: int, *, seconds: float, alpha: float | None) -> None:
     for step in range(first, last + 1):
         clock[0] += seconds
-        shown.stepped(step, StepResult(loss=1.25, alpha=alpha, accuracy=0.5, stop=False), learning_rate=0.1)
+        shown.on_step(step, StepResult(loss=1.25, alpha=alpha, accuracy=0.5, stop=False), learning_rate=0.1)
 
 
-def test_plain_lines_where_there_is_no_terminal(clock: list[float]) -> None:
+def test_plain_lines_without_a_terminal(clock: list[float]) -> None:
     console = Console(file=io.StringIO())
     shown = Display(console)
-    shown.started(SCHEDULE, 0)
+    shown.on_start(SCHEDULE, 0)
     steps(shown, clock, 1, 100, seconds=0.5, alpha=0.125)
-    shown.evaluated(evaluation(1))
+    shown.on_evaluation(evaluation(1))
     steps(shown, clock, 101, 130, seconds=0.5, alpha=None)
-    shown.evaluated(evaluation(2, is_best=False))
+    shown.on_evaluation(evaluation(2, is_best=False))
     steps(shown, clock, 131, 190, seconds=0.5, alpha=None)
-    shown.finished()
+    shown.on_end()
     lines = written_to(console).splitlines()
     # 29,940 steps of half a second are left after step 60.
     assert lines[0] == "epoch 1/300, step 60: loss 1.250  α 0.125  acc 0.500  128 img/s  4:09:30 left"
@@ -74,16 +74,15 @@ def test_plain_lines_where_there_is_no_terminal(clock: list[float]) -> None:
     assert "\x1b" not in written_to(console)
 
 
-@pytest.mark.parametrize("width", [80, 200])
-def test_on_a_terminal_all_numbers_show(width: int, clock: list[float]) -> None:
-    console = terminal(width)
+def test_a_terminal_shows_all_numbers(clock: list[float]) -> None:
+    console = terminal()
     shown = Display(console)
-    shown.started(SCHEDULE, 0)
+    shown.on_start(SCHEDULE, 0)
     steps(shown, clock, 1, 100, seconds=0.5, alpha=0.125)
-    shown.evaluated(evaluation(1))
+    shown.on_evaluation(evaluation(1))
     lasting = len(written_to(console))
     steps(shown, clock, 101, 101, seconds=0.5, alpha=0.125)
-    shown.finished()
+    shown.on_end()
     screen = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written_to(console)[lasting:])
     bar, numbers = [line.rstrip() for line in screen.splitlines() if line.strip()][-2:]
     assert re.fullmatch(r"epoch 2/300 \S+ 128 img/s  4:09:10 left", bar)
@@ -91,57 +90,54 @@ def test_on_a_terminal_all_numbers_show(width: int, clock: list[float]) -> None:
     assert max(len(bar), len(numbers)) <= 80
 
 
-def test_a_narrow_terminal_breaks_the_numbers_and_cuts_none(clock: list[float]) -> None:
+def test_a_narrow_terminal_wraps_the_numbers(clock: list[float]) -> None:
     console = terminal(width=40)
     shown = Display(console)
-    shown.started(SCHEDULE, 0)
-    shown.evaluated(evaluation(1))
+    shown.on_start(SCHEDULE, 0)
+    shown.on_evaluation(evaluation(1))
     lasting = len(written_to(console))
     steps(shown, clock, 1, 1, seconds=1, alpha=0.125)
-    shown.finished()
+    shown.on_end()
     for number in ("1.250", "0.125", "ECE 0.400"):
         assert number in written_to(console)[lasting:]
 
 
-def test_a_terminal_that_can_do_nothing_gets_plain_lines(clock: list[float]) -> None:
+def test_a_dumb_terminal_gets_plain_lines(clock: list[float]) -> None:
     console = terminal(TERM="dumb")
     shown = Display(console)
-    shown.started(SCHEDULE, 0)
+    shown.on_start(SCHEDULE, 0)
     steps(shown, clock, 1, 61, seconds=0.5, alpha=None)
-    shown.finished()
+    shown.on_end()
     assert written_to(console).splitlines() == ["epoch 1/300, step 60: loss 1.250  acc 0.500  128 img/s  4:09:30 left"]
 
 
 @pytest.mark.parametrize("console", [Console(file=io.StringIO(), width=200), terminal(200)])
-def test_a_run_that_goes_on_with_an_evaluation_has_no_averages_yet(console: Console) -> None:
+def test_a_run_resumed_before_an_evaluation_has_no_averages_yet(console: Console) -> None:
     shown = Display(console)
-    shown.started(SCHEDULE, 100)
-    shown.evaluated(evaluation(1))
-    shown.finished()
-    assert "continuing after step 100 of 30000" in written_to(console)
+    shown.on_start(SCHEDULE, 100)
+    shown.on_evaluation(evaluation(1))
+    shown.on_end()
+    assert "resuming after step 100 of 30000" in written_to(console)
     unseen = "epoch 1/300: loss 1.250 α 0.125 acc 0.500 validation acc 0.500 ECE 0.400 NLL 1.204 best so far"
     assert unseen in " ".join(written_to(console).split())
 
 
-def test_a_new_run_that_starts_late_is_not_said_to_continue() -> None:
+def test_a_new_run_that_starts_late_is_not_resumed() -> None:
     console = Console(file=io.StringIO())
     schedule = Schedule(Recipe(epochs=10, batch_size=64, last_share=0.2, start_from="runs/base"), 640)
     shown = Display(console)
-    shown.started(schedule, schedule.first_step)
-    shown.finished()
+    shown.on_start(schedule, schedule.first_step)
+    shown.on_end()
     assert written_to(console) == ""
 
 
-@pytest.mark.parametrize(
-    ("step", "place"),
-    [(0, "1/300"), (1, "1/300"), (100, "1/300"), (101, "2/300"), (29_999, "300/300"), (30_000, "300/300")],
-)
-def test_the_epoch_is_that_of_the_last_step(step: int, place: str) -> None:
-    assert Pace(SCHEDULE, step).place() == f"epoch {place}"
+def test_the_epoch_is_that_of_the_last_step() -> None:
+    for step, epoch in [(0, 1), (1, 1), (100, 1), (101, 2), (29_999, 300), (30_000, 300)]:
+        assert RecentSteps(SCHEDULE, step).epoch() == f"epoch {epoch}/300"
 
 
-def test_the_speed_is_that_of_the_recent_steps_and_never_divides_by_nothing(clock: list[float]) -> None:
-    pace = Pace(SCHEDULE, 0)
+def test_the_speed_is_that_of_the_recent_steps(clock: list[float]) -> None:
+    pace = RecentSteps(SCHEDULE, 0)
     assert (pace.speed(), pace.averages()) == ("", "")
     result = StepResult(loss=1.0, alpha=None, accuracy=0.0, stop=False)
     pace.add(1, result)  # in no time

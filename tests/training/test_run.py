@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,89 +10,91 @@ import pytest
 import torch
 
 from singleshot.data import load_dataset
+from singleshot.training.checkpoint import Best, TrainingState
 from singleshot.training.recipe import Recipe
-from singleshot.training.run import CHECKPOINTS, FACTS, RECIPE, Facts, Run, recipe_differences
+from singleshot.training.run import (
+    CHECKPOINTS,
+    INFO,
+    RECIPE,
+    MetricsLog,
+    Record,
+    Run,
+    RunInfo,
+    read_records,
+    recipe_differences,
+)
 
 TINY = Recipe(dataset="digits", model="resnet18", width=0.03125, image_size=16, mirror=False).resolved()
-FACTS_OF_DIGITS = Facts(tuple("0123456789"), 1, (0.3,), (0.35,), (898, 899), {"torch": "2.13.0"})
+INFO_OF_DIGITS = RunInfo(tuple("0123456789"), 1, (0.3,), (0.35,), (898, 899), {"torch": "2.13.0"})
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """A run that has been put down, without a checkpoint."""
-    created = Run(tmp_path / "a", TINY, FACTS_OF_DIGITS)
+    """A run without a checkpoint."""
+    created = Run(tmp_path / "a", TINY, INFO_OF_DIGITS)
     created.create()
     return created
 
 
-def save(run: Run, step: int, best: dict[str, Any] | None = None, *, seed: int = 0) -> torch.nn.Module:
-    """A checkpoint of freshly drawn weights."""
+def save(run: Run, step: int, best: Best | None = None, *, seed: int = 0) -> torch.nn.Module:
+    """Save a checkpoint with random weights."""
     torch.manual_seed(seed)
     model = run.new_model()
-    keep = best.get("step") if best else None
-    state = {"recipe": run.recipe_hash(), "step": step, "best": best}
-    run.checkpoints.save(model, torch.optim.SGD(model.parameters()), state, keep=keep)
+    state = TrainingState(step, epochs_closed=0, best=best)
+    run.checkpoints.save(model, torch.optim.SGD(model.parameters()), state, recipe_hash=run.recipe_hash())
     return model
 
 
-def test_what_was_put_down_is_found_again(run: Run) -> None:
+def test_open_returns_what_was_created(run: Run) -> None:
     assert Run.open(run.folder) == run
     assert Run.open(str(run.folder)) == run
 
 
-def test_facts_of_a_data_set() -> None:
+def test_info_of_a_data_set() -> None:
     digits = load_dataset("digits", image_size=16)
-    facts = Facts.of(digits, {})
-    assert (facts.class_names, facts.channels) == (tuple("0123456789"), 1)
-    assert (facts.mean, facts.std) == (digits.mean, digits.std)
-    assert Facts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
+    info = RunInfo.of(digits, {})
+    assert (info.class_names, info.channels) == (tuple("0123456789"), 1)
+    assert (info.mean, info.std) == (digits.mean, digits.std)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"holds no run: there is no run.json; `singleshot train --output"):
+    with pytest.raises(ValueError, match=r"is not a run: it has no run.json; `singleshot train --output"):
         Run.open(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_damaged_info_is_refused(run: Run) -> None:
+    path = run.folder / INFO
+    content = json.loads(path.read_text())
+    changes: list[dict[str, Any]] = [
         {"format": "singleshot.run/2"},
         {"class_names": 3},
         {"channels": "three"},
-        {"channels": 3},  # while mean and std are of one channel
+        {"channels": 3},  # while mean and std have one
         {"mean": [None]},
         {"std": [0.1, 0.2]},
         {"environment": 1},
-    ],
-)
-def test_damaged_facts_are_refused_by_name(change: dict[str, Any], run: Run) -> None:
-    path = run.folder / FACTS
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(ValueError, match=r"run\.json is damaged \("):
-        Run.open(run.folder)
+    ]
+    texts = [json.dumps({**content, **change}) for change in changes]
+    for text in [*texts, "", "{", "[]", "null", "{}", "[" * 100_000]:
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"run\.json is damaged \("):
+            Run.open(run.folder)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", "[" * 100_000])
-def test_facts_that_are_no_facts_at_all_are_refused_by_name(text: str, run: Run) -> None:
-    (run.folder / FACTS).write_text(text)
-    with pytest.raises(ValueError, match=r"run\.json is damaged \("):
-        Run.open(run.folder)
-
-
-def test_a_run_whose_recipe_is_gone_or_incomplete_is_refused(run: Run) -> None:
+def test_missing_or_incomplete_recipe_is_refused(run: Run) -> None:
     (run.folder / RECIPE).write_text("epochs: 3")
-    with pytest.raises(ValueError, match=r"recipe\.yaml is not the recipe of a run: it lacks dataset"):
+    with pytest.raises(ValueError, match=r"recipe\.yaml is not the complete recipe of a run: it lacks dataset"):
         Run.open(run.folder)
     (run.folder / RECIPE).unlink()
-    with pytest.raises(ValueError, match=r"recipe\.yaml: there is no such recipe file"):
+    with pytest.raises(ValueError, match=r"recipe\.yaml: no such recipe file"):
         Run.open(run.folder)
 
 
 def test_the_last_and_the_best_checkpoint(run: Run) -> None:
-    with pytest.raises(ValueError, match=r"has no checkpoint yet; `singleshot train --resume"):
+    with pytest.raises(ValueError, match=r"has no checkpoint yet; resume it: `singleshot train --resume"):
         run.checkpoint()
-    best = save(run, 5, {"step": 5, "nll": 1.0}, seed=1)
-    last = save(run, 9, {"step": 5.0, "nll": 1.0}, seed=2)  # JSON keeps numbers, not whether they are whole
+    best = save(run, 5, Best(5, nll=1.0), seed=1)
+    last = save(run, 9, Best(5, nll=1.0), seed=2)
     assert (run.checkpoint().step, run.checkpoint("best").step) == (9, 5)
     for which, expected in (("last", last), ("best", best)):
         loaded = run.load_model(which)
@@ -105,13 +108,74 @@ def test_without_validation_images_there_is_no_best(run: Run) -> None:
         run.load_model("best")
 
 
-@pytest.mark.parametrize("best", [{"nll": 1.0}, {"step": "first"}, {"step": None}, {"step": 77}])
-def test_a_best_checkpoint_that_cannot_be_is_refused(best: dict[str, Any], run: Run) -> None:
+def test_impossible_best_checkpoint_is_refused(run: Run) -> None:
     save(run, 3)
     state = next((run.folder / CHECKPOINTS).glob("*/state.json"))
-    state.write_text(json.dumps({**json.loads(state.read_text()), "best": best}))
-    with pytest.raises(ValueError, match=r"best step is|no checkpoint of step 77; there are: 3"):
-        run.checkpoint("best")
+    content = json.loads(state.read_text())
+    for best in ({"nll": 1.0}, {"step": "first", "nll": 1.0}, {"step": None, "nll": 1.0}, {"step": 77, "nll": 1.0}):
+        state.write_text(json.dumps({**content, "best": best}))
+        with pytest.raises(
+            ValueError, match=r"state\.json is missing or damaged|no checkpoint of step 77; available: 3"
+        ):
+            run.checkpoint("best")
+
+
+# The recipe of a run of version 0.1, whose checkpoints store the checksum of this very file.
+RECIPE_OF_0_1 = """\
+dataset: digits
+image_size: 16
+train_images: null
+validation: 0.1
+padding: 4
+mirror: false
+model: resnet18
+width: 0.03125
+noise: null
+loss: vwci
+samples: 5
+variance: hellinger
+differentiate_alpha: false
+beta: 0.1
+gamma: 0.1
+epsilon: 0.2
+focus: 3.0
+last_share: 1.0
+start_from: null
+epochs: 300
+batch_size: 64
+learning_rate: 0.1
+milestones:
+- 0.2
+- 0.5
+decay: 0.2
+momentum: 0.9
+weight_decay: 0.0005
+clip_gradient: null
+seed: 0
+memory: normal
+precision: float32
+channels_last: true
+compile: false
+device: auto
+evaluate_every: 1
+"""
+HASH_OF_0_1 = "0f27ad1e45a366790e804c9287fe46d3e4a1f372fe625de6bcb2d751601bdeb6"
+
+
+def test_a_run_of_version_0_1_opens_with_its_checkpoint(run: Run) -> None:
+    (run.folder / RECIPE).write_text(RECIPE_OF_0_1)
+    model = save(run, 3)
+    state = next((run.folder / CHECKPOINTS).glob("*/state.json"))
+    content = json.loads(state.read_text())
+    del content["processor_seconds"]  # recorded since the middle of that version
+    state.write_text(json.dumps({**content, "recipe": HASH_OF_0_1}))
+    opened = Run.open(run.folder)
+    assert (opened.recipe.measure, opened.recipe.label_smoothing) == ("hellinger", 0.2)
+    loaded = opened.load_model().state_dict()
+    assert all(torch.equal(value, loaded[name]) for name, value in model.state_dict().items())
+    (run.folder / RECIPE).write_text(RECIPE_OF_0_1.replace("seed: 0", "seed: 1"))
+    with pytest.raises(ValueError, match="belongs to another recipe"):
+        Run.open(run.folder).checkpoint()
 
 
 def test_the_normalization_is_that_of_the_training_images(run: Run) -> None:
@@ -122,7 +186,103 @@ def test_the_normalization_is_that_of_the_training_images(run: Run) -> None:
 def test_differences_name_the_field_and_both_values() -> None:
     assert recipe_differences(TINY, TINY) == []
     other = replace(TINY, epochs=3, loss="ci")
-    assert recipe_differences(TINY, other) == [
-        "loss is 'vwci' there and 'ci' here",
-        "epochs is 300 there and 3 here",
-    ]
+    assert recipe_differences(TINY, other) == ["its loss is 'vwci', not 'ci'", "its epochs is 300, not 3"]
+
+
+def step(number: int, **values: Any) -> Record:
+    return {"kind": "step", "step": number, "loss": 2.5 / number, **values}
+
+
+def written(path: Path, *records: Record, from_step: int = 0, tensorboard: Path | None = None) -> None:
+    log = MetricsLog(path, from_step=from_step, tensorboard=tensorboard)
+    for record in records:
+        log.add(record)
+    log.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "metrics.jsonl"
+
+
+def test_each_record_is_a_line_of_json_and_is_there_at_once(path: Path) -> None:
+    log = MetricsLog(path, from_step=0)
+    assert read_records(path) == []
+    records = [step(50, alpha=None), step(100, alpha=0.1), {"kind": "epoch", "step": 100, "test": {"ece": 1 / 3}}]
+    for count, record in enumerate(records, start=1):
+        log.add(record)
+        assert [json.loads(line) for line in path.read_text().splitlines()] == records[:count]  # before it is closed
+    log.close()
+    assert read_records(path) == records
+
+
+def test_records_after_the_checkpoint_are_dropped_on_reopening(path: Path) -> None:
+    records = [step(50), step(100), {"kind": "epoch", "step": 100}, step(150)]
+    for from_step in (0, 99, 100, 149, 150, 10_000):
+        path.unlink(missing_ok=True)
+        written(path, *records)
+        again = step(from_step + 1)
+        written(path, again, from_step=from_step)
+        assert read_records(path) == [*(record for record in records if record["step"] <= from_step), again]
+
+
+def test_an_epoch_that_the_checkpoint_has_not_closed_is_recorded_again(path: Path) -> None:
+    for epochs_closed, kept in [(0, [50]), (1, [50, 100]), (None, [50, 100])]:
+        path.unlink(missing_ok=True)
+        written(path, step(50), {"kind": "epoch", "step": 100, "epoch": 1})
+        MetricsLog(path, from_step=100, epochs_closed=epochs_closed).close()
+        assert [record["step"] for record in read_records(path)] == kept
+
+
+def test_a_line_cut_off_by_a_kill_is_dropped(path: Path) -> None:
+    for left in ('{"kind": "step", "step": 9', "{", "\x00\x00\x00", "[1]", "null", '{"step": "9"}', "[" * 100_000):
+        path.unlink(missing_ok=True)
+        written(path, step(1), step(2))
+        with path.open("a") as file:
+            file.write(left)
+        assert read_records(path) == [step(1), step(2)], left
+        written(path, step(3), from_step=2)
+        assert [json.loads(line) for line in path.read_text().splitlines()] == [step(1), step(2), step(3)]
+
+
+def test_a_binary_log_is_replaced(path: Path) -> None:
+    path.write_bytes(bytes(range(128, 256)))
+    written(path, step(1))
+    assert read_records(path) == [step(1)]
+
+
+def test_numbers_that_json_lacks_become_null(path: Path) -> None:
+    for value in (float("inf"), float("-inf"), float("nan")):
+        path.unlink(missing_ok=True)
+        written(path, {"kind": "epoch", "step": 1, "loss": value, "test": {"nll": value, "ece": 0.5}})
+        assert json.loads(path.read_text()) == {
+            "kind": "epoch", "step": 1, "loss": None, "test": {"nll": None, "ece": 0.5},
+        }  # fmt: skip
+
+
+def test_tensorboard_gets_every_number_under_its_group(path: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tensorboard"
+    written(path, step(50, alpha=None), step(100, alpha=0.25), tensorboard=folder)
+    # Continued from step 50: what came after it is made again, and the old values are hidden.
+    epoch = {"kind": "epoch", "step": 100, "epoch": 1, "validation": {"ece": 0.5, "nll": 2.0}}
+    written(path, step(100, alpha=0.75), epoch, from_step=50, tensorboard=folder)
+    assert scalars(folder) == {
+        "step/loss": [(50, pytest.approx(0.05)), (100, pytest.approx(0.025))],
+        "step/alpha": [(100, 0.75)],
+        "validation/ece": [(100, 0.5)],
+        "validation/nll": [(100, 2.0)],
+    }
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, Any]]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
+
+
+def test_without_tensorboard_the_extra_is_named(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ValueError, match=r"pip install 'singleshot\[tensorboard\]'"):
+        MetricsLog(path, from_step=0, tensorboard=tmp_path / "tensorboard")

@@ -6,28 +6,34 @@ from dataclasses import replace
 import pytest
 import torch
 from hypothesis import given, strategies as st
+from torch import Tensor
 
+from singleshot.data import Images
+from singleshot.data.augmentation import Normalization
+from singleshot.training.processes import Processes
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import preset
-from singleshot.training.schedule import Schedule, derived_seed
+from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed
 
 PAPER = preset("paper", model="resnet34", dataset="cifar100")
 # First epoch, from 0, and the learning rate from there on.
 RATES = [(0, 0.1), (60, 0.02), (120, 0.004), (160, 0.0008), (200, 0.00016), (250, 0.000032)]
+COUNT = 50
+RECIPE = Recipe(batch_size=8, epochs=4, seed=3, padding=2, mirror=True, image_size=8)
 
 
-@pytest.mark.parametrize("images", [50_000, 45_000, 100_000, 64, 1, 1_000_003])
-def test_the_learning_rate_of_the_paper_epoch_by_epoch(images: int) -> None:
-    schedule = Schedule(PAPER, images)
-    for epoch in range(300):
-        expected = [rate for begins, rate in RATES if begins <= epoch][-1]
-        first, last = epoch * schedule.steps_per_epoch, (epoch + 1) * schedule.steps_per_epoch - 1
-        assert schedule.learning_rate(first) == pytest.approx(expected)
-        assert schedule.learning_rate(last) == pytest.approx(expected)
+def test_learning_rate_of_the_paper_epoch_by_epoch() -> None:
+    for images in (50_000, 64, 1, 1_000_003):
+        schedule = Schedule(PAPER, images)
+        for epoch in range(300):
+            expected = [rate for begins, rate in RATES if begins <= epoch][-1]
+            first, last = epoch * schedule.steps_per_epoch, (epoch + 1) * schedule.steps_per_epoch - 1
+            rates = [schedule.learning_rate(first), schedule.learning_rate(last)]
+            assert rates == pytest.approx([expected] * 2), (images, epoch)
 
 
 @given(images=st.integers(1, 2_000_000), times=st.integers(1, 100), batch_size=st.integers(1, 4096))
-def test_milestones_scale_with_the_epochs_and_fall_on_the_very_step(images: int, times: int, batch_size: int) -> None:
+def test_milestones_scale_with_the_epochs(images: int, times: int, batch_size: int) -> None:
     # In 15 epochs the milestones are at epochs 3, 6, 8, 10 and 12.5.
     schedule = Schedule(replace(PAPER, epochs=15 * times, batch_size=batch_size), images)
     for number, epoch in enumerate([3, 6, 8, 10]):
@@ -37,51 +43,44 @@ def test_milestones_scale_with_the_epochs_and_fall_on_the_very_step(images: int,
 
 
 @given(percent=st.integers(1, 99), images=st.integers(1, 3000))
-def test_a_share_that_is_no_binary_fraction_falls_on_the_very_step_too(percent: int, images: int) -> None:
+def test_milestones_that_are_no_binary_fractions_are_exact(percent: int, images: int) -> None:
     # 0.55 × 100 is 55.00000000000001 in floating point.
     schedule = Schedule(Recipe(epochs=100, batch_size=1, milestones=(percent / 100,)), images)
     step = percent * images
     assert schedule.learning_rate(step - 1) > schedule.learning_rate(step) == schedule.learning_rate(step + 1)
 
 
-def test_no_milestones_is_a_constant_rate() -> None:
+def test_without_milestones_the_rate_is_constant() -> None:
     schedule = Schedule(replace(PAPER, milestones=(), epochs=3, learning_rate=0.3), 640)
     assert {schedule.learning_rate(step) for step in range(schedule.steps)} == {0.3}
 
 
-@pytest.mark.parametrize(
-    ("images", "batch", "steps_per_epoch"),
-    [(640, 64, 10), (641, 64, 10), (703, 64, 10), (64, 64, 1), (63, 63, 1), (1, 1, 1)],
-)
-def test_an_epoch_is_whole_batches_and_a_small_set_is_one_batch(images: int, batch: int, steps_per_epoch: int) -> None:
-    schedule = Schedule(replace(PAPER, batch_size=64, epochs=7), images)
-    assert (schedule.batch, schedule.steps_per_epoch, schedule.steps) == (batch, steps_per_epoch, 7 * steps_per_epoch)
+def test_an_epoch_is_complete_batches_and_a_small_set_is_one_batch() -> None:
+    for images, batch, steps_per_epoch in [(640, 64, 10), (703, 64, 10), (64, 64, 1), (63, 63, 1), (1, 1, 1)]:
+        schedule = Schedule(replace(PAPER, batch_size=64, epochs=7), images)
+        found = (schedule.batch, schedule.steps_per_epoch, schedule.steps)
+        assert found == (batch, steps_per_epoch, 7 * steps_per_epoch), images
 
 
-@pytest.mark.parametrize(
-    ("last_share", "start_from", "loss_begins", "first_step"),
-    [
+def test_steps_of_the_last_share() -> None:
+    for last_share, start_from, first_loss_step, first_step in [
         (1.0, None, 0, 0),
-        (0.2, None, 80, 0),  # plain cross-entropy first
-        (0.2, "runs/base", 80, 80),  # which the trained start has done already
+        (0.2, None, 80, 0),  # cross-entropy first
+        (0.2, "runs/base", 80, 80),  # done by the run that it starts from
         (1.0, "runs/base", 0, 0),
-        (1e-9, "runs/base", 99, 99),  # one step at least
-    ],
-)
-def test_the_loss_of_the_last_share(
-    last_share: float, start_from: str | None, loss_begins: int, first_step: int
-) -> None:
-    schedule = Schedule(Recipe(epochs=10, batch_size=64, last_share=last_share, start_from=start_from), 640)
-    assert schedule.steps == 100
-    assert (schedule.loss_begins, schedule.first_step) == (loss_begins, first_step)
+        (1e-9, "runs/base", 99, 99),  # at least one step
+    ]:
+        schedule = Schedule(Recipe(epochs=10, batch_size=64, last_share=last_share, start_from=start_from), 640)
+        assert schedule.steps == 100
+        assert (schedule.first_loss_step, schedule.first_step) == (first_loss_step, first_step)
 
 
-def test_the_last_epoch_is_always_looked_at() -> None:
+def test_the_last_epoch_is_always_evaluated() -> None:
     schedule = Schedule(Recipe(epochs=10, evaluate_every=4), 640)
-    assert [epoch for epoch in range(1, 11) if schedule.evaluation_is_due(epoch)] == [4, 8, 10]
+    assert [epoch for epoch in range(1, 11) if schedule.is_evaluated(epoch)] == [4, 8, 10]
 
 
-def test_seeds_are_all_different_and_fit_torch() -> None:
+def test_seeds_are_distinct_and_valid_for_torch() -> None:
     purposes = ["weights", "order", "augmentation", "noise"]
     seeds = [
         derived_seed(seed, purpose, *numbers)
@@ -93,7 +92,82 @@ def test_seeds_are_all_different_and_fit_torch() -> None:
     torch.Generator().manual_seed(max(seeds))
 
 
-def test_seeds_are_the_same_on_every_machine_and_in_every_version() -> None:
-    """Runs from before a change of this function could not be continued after it."""
+def test_seeds_are_the_same_in_every_version() -> None:
+    """Otherwise older runs could not be resumed."""
     assert derived_seed(0, "weights") == 4_980_531_129_943_546_090
     assert derived_seed(7, "noise", 123, 1) == 1_498_714_633_960_359_754
+
+
+def part() -> Images:
+    """Images whose label is their position."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (COUNT, 3, 8, 8), generator=generator, dtype=torch.uint8)
+    return Images(images, torch.arange(COUNT))
+
+
+def batches(
+    recipe: Recipe = RECIPE, positions: Tensor | None = None, rank: int = 0, processes: int = 1
+) -> TrainingBatches:
+    positions = torch.arange(COUNT) if positions is None else positions
+    normalization = Normalization((0.5,) * 3, (0.25,) * 3)
+    return TrainingBatches(
+        part(), positions, Schedule(recipe, len(positions)), normalization, Processes(rank=rank, count=processes)
+    )
+
+
+def test_an_epoch_has_no_image_twice_and_its_own_order() -> None:
+    positions = torch.arange(0, COUNT, 2)  # every second image is held out
+    found = batches(positions=positions)
+    per_epoch = found.schedule.steps_per_epoch
+    assert per_epoch == 3
+    epochs = []
+    for epoch in range(4):
+        steps = [found.at(epoch * per_epoch + place)[1].tolist() for place in range(per_epoch)]
+        assert [len(step) for step in steps] == [8] * per_epoch
+        seen = [position for step in steps for position in step]
+        assert len(set(seen)) == len(seen)
+        assert set(seen) <= set(positions.tolist())
+        epochs.append(seen)
+    assert len({tuple(seen) for seen in epochs}) == 4
+    assert set().union(*epochs) == set(positions.tolist())  # another image is left out in each epoch
+
+
+def test_the_parts_of_all_processes_are_the_batch_of_one() -> None:
+    alone = batches()
+    for processes in (2, 4):
+        together = [batches(rank=rank, processes=processes) for rank in range(processes)]
+        for step in (0, 5, 17):
+            images, labels = alone.at(step)
+            parts = [each.at(step) for each in together]
+            assert torch.equal(torch.cat([part_images for part_images, _ in parts]), images)
+            assert torch.equal(torch.cat([part_labels for _, part_labels in parts]), labels)
+    with pytest.raises(ValueError, match="8 images cannot be divided equally among 3 processes; choose a --batch-size"):
+        batches(processes=3)
+
+
+def test_a_step_has_the_same_images_in_any_order_of_access() -> None:
+    forward, elsewhere = batches(), batches()
+    expected = [forward.at(step) for step in range(forward.schedule.steps)]
+    generator = torch.Generator().manual_seed(5)
+    for step in [23, 0, 0, *torch.randperm(len(expected), generator=generator).tolist()]:
+        torch.rand(3)  # the global random state does not matter
+        images, labels = elsewhere.at(step)
+        assert torch.equal(images, expected[step][0])
+        assert torch.equal(labels, expected[step][1])
+
+
+def test_each_seed_has_its_own_order_and_each_step_its_own_augmentation() -> None:
+    assert batches().at(0)[1].tolist() != batches(replace(RECIPE, seed=4)).at(0)[1].tolist()
+    one_image = replace(RECIPE, batch_size=1, image_size=8)
+    found = batches(one_image, positions=torch.tensor([7]))
+    looks = [found.at(step)[0] for step in range(4)]
+    assert any(not torch.equal(looks[0], look) for look in looks[1:])
+    still = batches(replace(one_image, padding=0, mirror=False), positions=torch.tensor([7]))
+    expected = (part().images[7:8].double() / 255 - 0.5) / 0.25
+    for step in range(4):
+        assert torch.allclose(still.at(step)[0].double(), expected, atol=1e-6)
+
+
+def test_a_set_smaller_than_a_batch_is_one_batch_each_epoch() -> None:
+    found = batches(replace(RECIPE, batch_size=64), positions=torch.arange(5))
+    assert [sorted(found.at(step)[1].tolist()) for step in range(4)] == [[0, 1, 2, 3, 4]] * 4

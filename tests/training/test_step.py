@@ -1,18 +1,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import singleshot as ss
-from singleshot.models import SmallCNN
+from singleshot import uncertainty
+from singleshot.common import checks
+from singleshot.models import SmallCNN, create_model
+from singleshot.training import step
 from singleshot.training.processes import Processes
 from singleshot.training.recipe import Recipe
-from singleshot.training.step import PLAIN, DivergedError, Stepper, StochasticPasses, objective_of
+from singleshot.training.step import CROSS_ENTROPY, DivergedError, Stepper, StochasticPasses, objective_of
 
 
 def batch(rows: int = 16) -> tuple[Tensor, Tensor]:
@@ -42,8 +47,12 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("samples", [None, 3])
-def test_a_step_is_sgd_on_the_loss_by_hand(loss: str, samples: int | None) -> None:
+def test_a_step_is_sgd_on_the_loss(loss: str) -> None:
+    for samples in (None, 3):
+        check_step(loss, samples)
+
+
+def check_step(loss: str, samples: int | None) -> None:
     options = {"label_smoothing": 0.2, "beta": 0.3, "gamma": 0.4, "focus": 2.0, "measure": "hellinger"}
     ours = stepper(loss=loss, samples=samples, weight_decay=0.01, differentiate_alpha=True, **options)
     by_hand = stepper().model
@@ -80,25 +89,61 @@ def test_gradients_are_clipped_to_the_norm() -> None:
     assert float(total) ** 0.5 == pytest.approx(0.01, rel=1e-3)
 
 
-@pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf")])
-def test_a_loss_that_is_no_number_raises_and_changes_no_weight(poison: float) -> None:
-    ours = stepper()
-    before = weights(ours.model)
+@pytest.mark.parametrize("readable", [True, False])
+def test_divergence_raises_before_the_update(readable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not readable:
+        as_on_a_gpu(monkeypatch)
+    for poison in (float("nan"), float("inf"), -float("inf")):
+        ours = stepper()
+        before = weights(ours.model)
+        images, labels = batch()
+        images[3] = poison
+        with pytest.raises(DivergedError):
+            ours.advance(images, labels, objective_of(ours.recipe), 0.1)
+        after = weights(ours.model)
+        trained = dict(ours.model.named_parameters())
+        assert all(torch.equal(before[name], after[name]) for name in trained)
+        assert ours.is_finite()
+        with torch.no_grad():
+            next(iter(trained.values())).view(-1)[0] = poison
+        assert not ours.is_finite()
+
+
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let checks leave values unread, as they do on a device where reading costs a synchronisation."""
+    for module in (checks, uncertainty, step):
+        monkeypatch.setattr(module, "values_can_be_read", lambda tensor: False)
+
+
+class CountReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the operations that read a single value from a device."""
+
+    reads = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.reads += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("loss", ["vwci", "label_smoothing"])
+def test_a_step_reads_the_device_once_and_computes_alpha_once(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_on_a_gpu(monkeypatch)
+    measure = Mock(wraps=uncertainty.MEASURES["bhattacharyya"])
+    monkeypatch.setitem(uncertainty.MEASURES, "bhattacharyya", measure)
+    tolist = Mock(side_effect=Tensor.tolist)
+    monkeypatch.setattr(Tensor, "tolist", lambda tensor: tolist(tensor))  # noqa: PLW0108
+    ours = stepper(loss=loss, samples=3, clip_gradient=1.0)
     images, labels = batch()
-    images[3] = poison
-    with pytest.raises(DivergedError):
-        ours.advance(images, labels, objective_of(ours.recipe), 0.1)
-    after = weights(ours.model)
-    trained = dict(ours.model.named_parameters())
-    assert all(torch.equal(before[name], after[name]) for name in trained)
-    assert ours.is_finite()
-    with torch.no_grad():
-        next(iter(trained.values())).view(-1)[0] = poison
-    assert not ours.is_finite()
+    ours.advance(images, labels, objective_of(ours.recipe), 0.1)  # the first step sets up the optimizer
+    measure.reset_mock()
+    tolist.reset_mock()
+    with CountReads() as counter:  # type: ignore[no-untyped-call]
+        result = ours.advance(images, labels, objective_of(ours.recipe), 0.1)
+    assert result.alpha is not None
+    assert (measure.call_count, tolist.call_count, counter.reads) == (1, 1, 0)
 
 
-@pytest.mark.parametrize("memory", ["normal", "low"])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("precision", "memory"), [("float32", "low"), ("bfloat16", "normal"), ("float16", "low")])
 def test_every_precision_learns(precision: str, memory: str) -> None:
     ours = stepper(precision=precision, memory=memory)
     images, labels = batch()
@@ -137,7 +182,7 @@ def test_a_compiled_network_takes_the_same_step(monkeypatch: pytest.MonkeyPatch)
         for module in one.model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
-    results = [one.advance(*batch(), PLAIN, 0.1) for one in (plain, ours)]
+    results = [one.advance(*batch(), CROSS_ENTROPY, 0.1) for one in (plain, ours)]
     assert compiled == ["SmallCNN"]
     assert results[0].loss == pytest.approx(results[1].loss, rel=1e-5)
     torch.testing.assert_close(weights(plain.model), weights(ours.model), rtol=1e-4, atol=1e-5)
@@ -146,12 +191,65 @@ def test_a_compiled_network_takes_the_same_step(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_single_pass_needs_no_noise() -> None:
-    quiet = StochasticPasses(SmallCNN(10, dropout=0.0), memory="normal", compiled=False)
-    assert quiet(batch()[0], 1).shape == (1, 16, 10)
+    passes = StochasticPasses(SmallCNN(10, dropout=0.0), memory="normal", compiled=False)
+    assert passes(batch()[0], 1).shape == (1, 16, 10)
     with pytest.raises(ValueError, match="noise"):
-        quiet(batch()[0], 2)
+        passes(batch()[0], 2)
 
 
-def test_replaced_recipes_are_checked_again() -> None:
-    with pytest.raises(ValueError, match=r"samples must lie in \[2, 1000\] for vwci, got 1 \(--samples"):
-        replace(Recipe(), samples=1).resolved()
+# Fields of a recipe and the loss they give, with values that are not the defaults.
+OBJECTIVES: list[tuple[dict[str, Any], Callable[[Tensor, Tensor], Tensor]]] = [
+    ({"loss": "cross_entropy"}, ss.cross_entropy_loss),
+    ({"loss": "label_smoothing", "label_smoothing": 0.3}, partial(ss.label_smoothing_loss, label_smoothing=0.3)),
+    ({"loss": "ci", "beta": 0.01}, partial(ss.ci_loss, beta=0.01)),
+    ({"loss": "entropy_ci", "gamma": 0.7}, partial(ss.entropy_ci_loss, gamma=0.7)),
+    ({"loss": "focal", "focus": 2.0}, partial(ss.focal_loss, gamma=2.0)),
+    ({"loss": "vwci"}, ss.vwci_loss),
+    (
+        {"loss": "vwci", "measure": "total_variation", "differentiate_alpha": True},
+        partial(ss.vwci_loss, measure="total_variation", differentiate_alpha=True),
+    ),
+]
+
+
+def test_objectives_are_the_losses_of_the_recipe_and_the_disagreement_of_its_measure() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(7) % 4
+    for values, expected in OBJECTIVES:
+        for samples in (3, None):
+            recipe = Recipe(**values, samples=samples).resolved()
+            objective = objective_of(recipe)
+            assert objective.passes == (samples or (5 if values["loss"] == "vwci" else 1))
+            logits = torch.randn(objective.passes, 7, 4, generator=generator, dtype=torch.float64).requires_grad_()
+            loss, alpha = objective.loss_and_alpha(logits, labels)
+            wanted = expected(logits, labels)
+            assert loss.item() == wanted.item(), values
+            assert torch.equal(torch.autograd.grad(loss, logits)[0], torch.autograd.grad(wanted, logits)[0]), values
+            if objective.passes == 1:
+                assert alpha is None
+            else:
+                assert alpha is not None
+                assert not alpha.requires_grad
+                torch.testing.assert_close(alpha, ss.normalized_variance(logits.detach(), measure=recipe.measure))
+    assert CROSS_ENTROPY.passes == 1
+    logits = torch.randn(1, 7, 4, generator=generator)
+    loss, alpha = CROSS_ENTROPY.loss_and_alpha(logits, labels)
+    assert alpha is None
+    torch.testing.assert_close(loss, nn.functional.cross_entropy(logits[0], labels))
+
+
+@pytest.mark.parametrize("memory", ["normal", "low"])
+def test_passes_of_a_network_are_float32_and_reach_its_weights(memory: str) -> None:
+    torch.manual_seed(0)
+    network = create_model("vgg16", num_classes=4, in_channels=1, width=0.03125)
+    images, labels = torch.randn(6, 1, 32, 32), torch.arange(6) % 4
+    for passes in (1, 3):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = StochasticPasses(network, memory=memory, compiled=False)(images, passes)
+        assert logits.shape == (passes, 6, 4)
+        assert logits.dtype == torch.float32
+        objective = objective_of(Recipe(loss="vwci" if passes > 1 else "ci", samples=passes).resolved())
+        gradients = torch.autograd.grad(objective.loss_and_alpha(logits, labels)[0], list(network.parameters()))
+        assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+        assert any(bool(gradient.any()) for gradient in gradients)
+        assert passes == 1 or not torch.equal(logits[0], logits[1])  # dropout is on

@@ -1,4 +1,4 @@
-"""``singleshot predict``: classes and confidences for images, and silence where the confidence is too low."""
+"""The command ``singleshot predict``."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def predict(  # noqa: PLR0917
     device: str = "auto",
     as_json: Annotated[bool, arg(name="json")] = False,
 ) -> None:
-    """Classify images with a trained run, and abstain where it is not sure enough.
+    """Classify images with a trained run, and abstain if the confidence is too low.
 
     Example: singleshot predict runs/a cat.jpg photos/ --abstain-below 0.8
 
     Args:
-        run: folder that `singleshot train` has made.
-        images: image files, or folders of them.
-        abstain_below: say nothing about images whose confidence is below this.
-        weights: of the last checkpoint, or of the one that was best on the validation images.
+        run: folder of a run of `singleshot train`.
+        images: image files, or folders of images.
+        abstain_below: abstain for images with a confidence below this.
+        weights: of the last checkpoint, or of the best on the validation images.
         skip_unreadable: leave out files that cannot be read as images, and count them.
-        device: cpu, cuda, cuda:1, mps; auto takes the best there is.
+        device: cpu, cuda, cuda:1, mps; auto selects the fastest available.
         as_json: print a list of objects instead of a table.
     """
     if not 0 <= abstain_below <= 1:
@@ -44,29 +44,28 @@ def predict(  # noqa: PLR0917
         raise ValueError("name at least one image: singleshot predict RUN cat.jpg photos/")
     from singleshot.training.inference import predict as predict_images
 
-    found, unreadable = predict_images(
+    predictions, unreadable = predict_images(
         run, images, abstain_below=abstain_below, weights=weights, device=device, skip_unreadable=skip_unreadable
     )
     if unreadable:
         print(f"{len(unreadable)} left out; the first: {printable(unreadable[0])}", file=sys.stderr)
     if as_json:
-        print(json.dumps([asdict(prediction) for prediction in found], indent=2))
+        print(json.dumps([asdict(prediction) for prediction in predictions], indent=2))
     else:
-        _print_table(found, abstain_below)
+        _print_table(predictions, abstain_below)
 
 
-def _print_table(found: list[Prediction], abstain_below: float) -> None:
+def _print_table(predictions: list[Prediction], abstain_below: float) -> None:
     from rich.cells import cell_len
 
     rows = [("image", "class", "confidence")]
-    for one in found:
+    for one in predictions:
         name = "— abstained" if one.abstained else printable(one.class_name)
         rows.append((printable(one.image), name, f"{one.confidence:.3f}"))
     widths = [max(cell_len(row[column]) for row in rows) for column in range(2)]
-    # Plain text, a line per image however long: a path that is broken or cut off is of no use.
-    for row in rows:
+    for row in rows:  # plain text: a table would wrap or truncate long paths
         names = [name + " " * (width - cell_len(name)) for name, width in zip(row, widths, strict=False)]
         print(f"{'  '.join(names)}  {row[2]:>10}")
     if abstain_below:
-        silent = sum(one.abstained for one in found)
-        print(f"{silent} of {len(found)} abstained: confidence below {abstain_below:g}")
+        abstained = sum(one.abstained for one in predictions)
+        print(f"{abstained} of {len(predictions)} abstained: confidence below {abstain_below:g}")

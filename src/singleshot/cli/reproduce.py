@@ -92,7 +92,7 @@ def reproduce(  # noqa: PLR0917
         return
     from singleshot.training.run import Run
 
-    if Run.is_there(output):
+    if Run.exists(output):
         raise ValueError(f"--output {output} is the folder of a single run; choose another folder")
     try:
         with exclusive(output):

@@ -1,4 +1,4 @@
-"""``singleshot train``: from a recipe to a checkpoint one can trust."""
+"""The command ``singleshot train``."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DEFAULT_PRESET: PresetName = "small"
 
 
 def train_command(args: Sequence[str]) -> Callable[..., None]:
-    """The command, its defaults taken from the preset, recipe file or run that these arguments name.
+    """Return the command with defaults from the preset, recipe file or run that these arguments name.
 
-    So the help shows the values that hold for that network. A flag that is given beats a file, which beats a preset.
+    The help then shows the values that apply. Flags override the file, which overrides the preset.
     """
     defaults = _defaults(args)
 
@@ -40,42 +40,37 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         tensorboard: Annotated[bool, FlagCreatePairsOff] = False,
         no_report: Annotated[bool, FlagCreatePairsOff] = False,
     ) -> None:
-        """Train a network so that its softmax score is a confidence one can act on.
+        """Train a network whose softmax score is a calibrated confidence.
 
-        Weights, recipe and metrics go to OUTPUT, and at the end a page to look at, OUTPUT/report.html. Ctrl-C and
-        SIGTERM save and stop (exit codes 130 and 143); the same command, or --resume OUTPUT, goes on in the middle of
-        the epoch, to the same weights, bit for bit.
+        Writes weights, recipe and metrics to OUTPUT, and at the end a report to OUTPUT/report.html. Ctrl-C and SIGTERM
+        save a checkpoint and stop (exit codes 130 and 143). The same command, or --resume OUTPUT, resumes within the
+        epoch and gives the same weights, bit for bit.
 
         Example: singleshot train --dataset digits --model resnet18 --width 0.25 --loss vwci --epochs 3 --output runs/a
 
         Several devices: torchrun --nproc-per-node 4 -m singleshot train --dataset cifar100 --output runs/b
 
         Args:
-            recipe: what to do.
-            output: folder of the run; by default runs/DATASET-MODEL-LOSS-SEED.
-            preset: what to start from: "small" for a laptop, or the "paper"'s values.
-            recipe_file: YAML file with values of a recipe; flags beat it.
-            resume: folder of a stopped run to continue, with the recipe it has.
-            data_root: where the data sets are; by default $SINGLESHOT_DATA, then the user's cache.
+            recipe: settings of the run.
+            output: folder of the run; default: runs/DATASET-MODEL-LOSS-SEED.
+            preset: settings to start from: "small" for a laptop, or those of the "paper".
+            recipe_file: YAML file with settings; flags override it.
+            resume: folder of an interrupted run to resume with its own recipe.
+            data_root: folder of the data sets; default: $SINGLESHOT_DATA, then the user's cache.
             skip_unreadable: leave out images that cannot be read, and count them.
-            checkpoint_seconds: save at least this often; each best epoch and the end are saved too.
-            tensorboard: record for TensorBoard as well (the extra singleshot[tensorboard]).
-            no_report: write no page at the end.
+            checkpoint_seconds: maximum time between checkpoints; the best epoch and the end are saved as well.
+            tensorboard: write TensorBoard logs as well (needs the extra singleshot[tensorboard]).
+            no_report: do not write the report.
         """
-        if not checkpoint_seconds >= 0:  # so that NaN is refused as well
+        if not checkpoint_seconds >= 0:  # refuses NaN as well
             raise ValueError(f"--checkpoint-seconds must be at least 0, got {checkpoint_seconds}")
         if resume is not None:
-            _refuse_changes(resume, recipe, defaults)
-            for flag in ("--recipe", "--preset"):
-                if _value(args, flag) is not None:
-                    raise ValueError(f"--resume {resume} goes on with the recipe it has; leave out {flag}")
-            if output is not None and output != resume:
-                raise ValueError(f"--resume {resume} writes where it was; leave out --output {output}")
-        named = f"{Path(recipe.dataset).resolve().name}-{recipe.model}-{recipe.loss}-{recipe.seed}"
-        folder = resume or output or Path("runs") / named
-        # Torch warns that every block was used in the first step; in others some are dropped.
+            _check_resume(resume, args, output, recipe, defaults)
+        name = f"{Path(recipe.dataset).resolve().name}-{recipe.model}-{recipe.loss}-{recipe.seed}"
+        folder = resume or output or Path("runs") / name
+        # Torch warns that every block was used in the first step; in other steps some are dropped.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        recipe.resolved()  # a wrong value is said before the seconds that torch takes to load
+        recipe.resolved()  # report a bad value before torch is imported, which takes seconds
         from singleshot.training.display import Display
         from singleshot.training.processes import Processes
         from singleshot.training.trainer import train as run_training
@@ -87,18 +82,18 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
             skip_unreadable=skip_unreadable,
             checkpoint_seconds=checkpoint_seconds,
             tensorboard=tensorboard,
-            watcher=Display(),
+            callback=Display(),
         )
-        if Processes.from_environment("cpu").is_writer:
-            print(f"The run:  {run.folder}\nIts test images:  singleshot evaluate {run.folder}")
+        if Processes.from_environment("cpu").is_main:
+            print(f"Run:  {run.folder}\nEvaluate it on the test images:  singleshot evaluate {run.folder}")
             if not no_report:
-                _write_page(run, data_root)
+                _write_report(run, data_root)
 
     return train
 
 
-def _write_page(run: Run, data_root: Path | None) -> None:
-    """The page about the images that the run itself was judged by."""
+def _write_report(run: Run, data_root: Path | None) -> None:
+    """Write the report on the images that the run itself was evaluated on."""
     folder, split = run.folder, "validation" if run.recipe.validation else "test"
     advice = None
 
@@ -110,7 +105,7 @@ def _write_page(run: Run, data_root: Path | None) -> None:
         report = run_report(folder, name=folder.name, split=split, data_root=data_root, device=run.recipe.device)
         write_page([report], page, title=f"{report.name}: can its scores be trusted?")
         examples = report.evaluation.examples
-        if examples is not None and split == "validation":  # test images choose nothing
+        if examples is not None and split == "validation":  # test images select nothing
             advice = measure_advice(run.recipe, examples)
         return True
 
@@ -118,13 +113,13 @@ def _write_page(run: Run, data_root: Path | None) -> None:
     root = [] if data_root is None else ["--data-root", str(data_root)]
     retry = shlex.join(["singleshot", "report", str(folder), "-o", str(page), "--split", split, *root])
     if try_to_write(page, write, f"`{retry}`"):
-        print(f"The page:  {page} ({split} images)")
+        print(f"Report:  {page} ({split} images)")
         if advice is not None:
             print(advice)
 
 
 def _defaults(args: Sequence[str]) -> Recipe:
-    """The recipe before flags."""
+    """Return the recipe before flags are applied."""
     resume = _value(args, "--resume")
     if resume is not None:
         from singleshot.training.run import Run
@@ -134,26 +129,31 @@ def _defaults(args: Sequence[str]) -> Recipe:
     values = read_recipe_values(Path(file)) if file is not None else {}
     name = _value(args, "--preset") or DEFAULT_PRESET
     if name not in get_args(PresetName):
-        name = DEFAULT_PRESET  # the parser will say what is wrong with it
+        name = DEFAULT_PRESET  # the parser reports the unknown name
     model = _value(args, "--model") or values.get("model", Recipe.model)
     dataset = _value(args, "--dataset") or values.get("dataset", Recipe.dataset)
     return replace(preset_recipe(name, model=model, dataset=dataset), **values)  # type: ignore[arg-type]
 
 
 def _value(args: Sequence[str], flag: str) -> str | None:
-    """What a flag was given, the last time it was given; the parser itself runs later, with the defaults from this."""
+    """Return the last value given to a flag; the parser runs later, with defaults that depend on it."""
     found = None
-    for position, word in enumerate(args):
-        if word == flag and position + 1 < len(args):
-            found = args[position + 1]
+    for word, following in zip(args, [*args[1:], None], strict=True):
+        if word == flag:
+            found = following
         elif word.startswith(f"{flag}="):
             found = word.removeprefix(f"{flag}=")
     return found
 
 
-def _refuse_changes(resume: Path, recipe: Recipe, stored: Recipe) -> None:
+def _check_resume(resume: Path, args: Sequence[str], output: Path | None, recipe: Recipe, stored: Recipe) -> None:
     from singleshot.training.run import recipe_differences
 
     differences = recipe_differences(stored, recipe)
     if differences:
-        raise ValueError(f"{resume} is continued with the recipe it has, but {'; '.join(differences)}")
+        raise ValueError(f"--resume {resume} uses the recipe of that run, but {'; '.join(differences)}")
+    for flag in ("--recipe", "--preset"):
+        if _value(args, flag) is not None:
+            raise ValueError(f"--resume {resume} uses the recipe of that run; leave out {flag}")
+    if output is not None and output != resume:
+        raise ValueError(f"--resume {resume} writes to the folder of that run; leave out --output {output}")

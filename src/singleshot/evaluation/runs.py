@@ -18,7 +18,7 @@ from singleshot.evaluation.core import Evaluation, evaluate_arrays
 from singleshot.evaluation.formatting import amount
 from singleshot.predictions import write_predictions
 from singleshot.training.inference import logits_of
-from singleshot.training.processes import Processes
+from singleshot.training.processes import select_device
 from singleshot.training.run import Run
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class LoadedRun:
         check_choice("split", split, SPLITS)
         run = Run.open(folder)
         checkpoint = run.checkpoint(weights)
-        target = Processes.from_environment(device).device
+        target = select_device(device)
         model = run.new_model()
         checkpoint.load_weights(model)
         images, positions = _split_images(run, split, data_root)
@@ -67,7 +67,7 @@ class LoadedRun:
         """Evaluate the run; with ``predictions``, also write its logits and labels to that .npz file."""
         logits, labels = logits_of(self.model, self.images, self.positions, self.normalization)
         if predictions is not None:
-            write_predictions(predictions, [(logits.numpy(), labels.numpy())], class_names=self.run.facts.class_names)
+            write_predictions(predictions, [(logits.numpy(), labels.numpy())], class_names=self.run.info.class_names)
         evaluation = evaluate_arrays(logits=logits, labels=labels, **options)
         folder, size = self.run.folder, amount(len(self.positions), f"{self.split} image")
         return replace(
@@ -97,7 +97,7 @@ def _split_images(run: Run, split: str, data_root: Path | None) -> tuple[Images,
     recipe = run.recipe
     # Training left out unreadable images as well, otherwise there would be no run.
     dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=True)
-    run.refuse_other_data(dataset)
+    run.check_dataset(dataset)
     if split == "test":
         return dataset.test, torch.arange(len(dataset.test))
     trained, held_out = split_training(

@@ -20,18 +20,17 @@ from singleshot.grid.result import Rescaled, Result
 from singleshot.metrics import Calibration, VarianceHistogram
 from singleshot.posthoc import TemperatureScaling
 from singleshot.sampling import sample
-from singleshot.training.display import Watcher
-from singleshot.training.inference import BATCH, evaluate, quiet
-from singleshot.training.metrics_log import Record, read_records
-from singleshot.training.processes import Processes
-from singleshot.training.run import METRICS, Run
+from singleshot.training.display import Callback
+from singleshot.training.inference import evaluation_mode, image_batches, logits_of
+from singleshot.training.processes import select_device
+from singleshot.training.run import Record, Run
 from singleshot.training.trainer import train
 
 MEASURED_PASSES = 5
 """Stochastic passes whose variance is measured on the test images, the paper's number."""
 
 
-def execute(job: Job, workspace: Path, *, data_root: Path | None = None, watcher: Watcher | None = None) -> Result:
+def execute(job: Job, workspace: Path, *, data_root: Path | None = None, watcher: Callback | None = None) -> Result:
     """Train in ``workspace/KEY``, continuing what is there, and measure the finished run.
 
     A run that starts from another's weights finds them in the workspace, or has them made there first: on a machine
@@ -42,12 +41,12 @@ def execute(job: Job, workspace: Path, *, data_root: Path | None = None, watcher
     if job.first is not None:
         start = workspace / job.first.key
         _wait_for(start)
-        train(job.first.recipe, start, data_root=data_root, watcher=watcher)
+        train(job.first.recipe, start, data_root=data_root, callback=watcher)
         # Once it has begun it needs the start no more: the name it had then is as good as any.
-        named = Run.open(folder).recipe.start_from if Run.is_there(folder) else str(start)
+        named = Run.open(folder).recipe.start_from if Run.exists(folder) else str(start)
         recipe = replace(recipe, start_from=named)
     _wait_for(folder)
-    train(recipe, folder, data_root=data_root, watcher=watcher)
+    train(recipe, folder, data_root=data_root, callback=watcher)
     run = Run.open(folder)  # which knows where it was begun: perhaps long ago, and by another version
     return measure(job, run, load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size))
 
@@ -61,35 +60,35 @@ def _wait_for(folder: Path) -> None:
 def measure(job: Job, run: Run, dataset: Dataset) -> Result:
     """The calibration of a finished run: single pass, temperature-scaled, and what its passes disagree about."""
     recipe = run.recipe
-    processes = Processes(device=Processes.from_environment(recipe.device).device)
-    model = run.load_model().to(processes.device)
+    device = select_device(recipe.device)
+    model = run.load_model().to(device)
     trained, held_out = split_training(
         dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
     )
-    test = _logits(model, run, dataset.test, torch.arange(len(dataset.test)), processes)
+    test = logits_of(model, dataset.test, torch.arange(len(dataset.test)), run.normalization(device))
     splits = {"test": _calibration(*test)}
     fitted_on, known = "train", trained
     if len(held_out):
         fitted_on, known = "validation", held_out
-    logits, labels = _logits(model, run, dataset.train, known, processes)
+    logits, labels = logits_of(model, dataset.train, known, run.normalization(device))
     if len(held_out):
         splits["validation"] = _calibration(logits, labels)
     with warnings.catch_warnings(record=True) as warned:  # of a network that is right on all of its training images
         warnings.simplefilter("always")
         scaling = TemperatureScaling.fit(logits, labels)
-    records = read_records(run.folder / METRICS)
+    records = run.records()
     here = describe_environment()
     return Result(
         job=job,
         seconds=_latest(records, "seconds"),
         cpu_seconds=_latest(records, "processor_seconds") or None,
-        device=processes.device.type,
-        environment=run.facts.environment,
+        device=device.type,
+        environment=run.info.environment,
         data=data_facts(dataset),
         splits=splits,
         rescaled=Rescaled(fitted_on, scaling.temperature, bool(warned), _calibration(scaling(test[0]), test[1])),
-        variance=_variance(model, run, dataset.test, processes),
-        measured_in=None if _versions(here) == _versions(run.facts.environment) else here,
+        variance=_variance(model, run, dataset.test, device),
+        measured_in=None if _versions(here) == _versions(run.info.environment) else here,
     )
 
 
@@ -114,35 +113,18 @@ def _latest(records: list[Record], name: str) -> float:
     return max((float(record.get(name) or 0) for record in records), default=0.0)
 
 
-def _logits(model: nn.Module, run: Run, part: Images, positions: Tensor, processes: Processes) -> tuple[Tensor, Tensor]:
-    """The single-pass logits of these images and their labels."""
-    kept: list[tuple[Tensor, Tensor]] = []
-    evaluate(
-        model,
-        part,
-        positions,
-        run.normalization(processes.device),
-        processes,
-        on_logits=lambda logits, labels: kept.append((logits.cpu(), labels)),
-    )
-    logits, labels = zip(*kept, strict=True)
-    return torch.cat(logits), torch.cat(labels)
-
-
 def _calibration(logits: Tensor, labels: Tensor) -> Calibration:
     calibration = Calibration(bins=20)
     calibration.update(logits=logits, labels=labels)
     return calibration
 
 
-def _variance(model: nn.Module, run: Run, part: Images, processes: Processes) -> VarianceHistogram | None:
+def _variance(model: nn.Module, run: Run, part: Images, device: torch.device) -> VarianceHistogram | None:
     if run.recipe.noise == 0:
         return None
     histogram = VarianceHistogram(bins=20)
-    normalization = run.normalization(processes.device)
-    with quiet(model):
-        for number, start in enumerate(range(0, len(part), BATCH)):
-            images = part.images[start : start + BATCH].to(processes.device)
-            passes = sample(model, normalization(images), samples=MEASURED_PASSES, seed=number)
-            histogram.update(logits=passes.float(), labels=part.labels[start : start + BATCH])
+    batches = image_batches(part, torch.arange(len(part)), run.normalization(device))
+    with evaluation_mode(model):
+        for number, (images, labels) in enumerate(batches):
+            histogram.update(logits=sample(model, images, samples=MEASURED_PASSES, seed=number).float(), labels=labels)
     return histogram

@@ -17,10 +17,9 @@ from singleshot.data import Dataset, load_dataset
 from singleshot.grid.job import Job
 from singleshot.grid.store import ResultStore
 from singleshot.models import create_model
-from singleshot.training.metrics_log import read_records
 from singleshot.training.processes import Processes
 from singleshot.training.recipe import Recipe
-from singleshot.training.run import METRICS, Run
+from singleshot.training.run import Run
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import Stepper, objective_of
 
@@ -58,8 +57,8 @@ def _share(folder: Path) -> float | None:
     """How much of the steps of a run is done; None where there is no run yet."""
     try:
         run = Run.open(folder)
-        records = read_records(folder / METRICS)
-        images = min(run.facts.images[0], run.recipe.train_images or run.facts.images[0])
+        records = run.records()
+        images = min(run.info.images[0], run.recipe.train_images or run.info.images[0])
         schedule = Schedule(run.recipe, images - round(run.recipe.validation * images))
         steps = max((record["step"] for record in records), default=schedule.first_step)
         return (steps - schedule.first_step) / max(schedule.steps - schedule.first_step, 1)
@@ -95,7 +94,7 @@ def estimated_seconds(jobs: Sequence[Job], *, data_root: Path | None = None) -> 
             kind = Job(_costs(recipe)).key
             if kind not in per_step:
                 per_step[kind] = _seconds_per_step(recipe, dataset, schedule.batch)
-            steps = schedule.steps - (schedule.loss_begins if job.start is not None else 0)
+            steps = schedule.steps - (schedule.first_loss_step if job.start is not None else 0)
             found[job.key] = steps * per_step[kind]
     finally:
         torch.set_num_threads(threads)

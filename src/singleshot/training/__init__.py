@@ -1,4 +1,4 @@
-"""From a recipe to a checkpoint one can trust. Names are imported when they are first used: recipes need no torch."""
+"""Training runs: recipes, the training loop, checkpoints and inference. Names are imported lazily."""
 
 import lazy_loader
 

@@ -1,8 +1,8 @@
-"""Checkpoints that are whole or not there, and that cannot run code.
+"""Checkpoints: written atomically, verified by checksums, and unable to run code.
 
 A checkpoint is a folder ``checkpoints/step-00000120`` with the weights and the optimizer's tensors as safetensors, and
-everything else as JSON with the sizes and checksums of both. It is written beside its place and renamed into it: a kill
-or a full disk in the middle leaves the one before.
+the training state as JSON with the sizes and checksums of both. The folder is written under a temporary name and then
+renamed: a kill or a full disk leaves the previous checkpoint intact.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import json
 import os
 import re
 import shutil
+import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -23,14 +25,72 @@ from torch import Tensor, nn
 
 from singleshot.common.files import fingerprint, write_text
 
+if TYPE_CHECKING:
+    from singleshot.training.step import StepResult
+
 FORMAT = "singleshot.checkpoint/1"
 WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
 _NAME = re.compile(r"step-(\d+)(?:-(\d+))?")
-_SHOWN = 5  # differing tensors named in an error
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Files = dict[str, dict[str, int | str]]
+"""Size and checksum of each file of a checkpoint."""
+
+
+@dataclass
+class EpochSums:
+    """Sums over the steps of the current epoch."""
+
+    steps: Count = 0
+    loss: float = 0.0
+    alpha: float = 0.0
+    alpha_steps: Count = 0
+    accuracy: float = 0.0
+
+    def add(self, result: StepResult) -> None:
+        """Add the result of one step."""
+        self.steps += 1
+        self.loss += result.loss
+        self.accuracy += result.accuracy
+        if result.alpha is not None:
+            self.alpha_steps += 1
+            self.alpha += result.alpha
+
+    def means(self) -> dict[str, float | None]:
+        """Return the averages over the steps; alpha is None if no step had several passes."""
+        steps = max(1, self.steps)
+        alpha = self.alpha / self.alpha_steps if self.alpha_steps else None
+        return {"loss": self.loss / steps, "alpha": alpha, "train_accuracy": self.accuracy / steps}
+
+
+@dataclass
+class Best:
+    """The checkpoint with the lowest validation NLL."""
+
+    step: Count
+    nll: float
+
+
+@dataclass
+class TrainingState:
+    """What a run needs to resume besides tensors. Random states are derived from the seed and the step."""
+
+    step: Count  # steps done
+    epochs_closed: Count  # epochs logged, and evaluated if due
+    best: Best | None = None
+    sums: EpochSums = field(default_factory=EpochSums)
+    seconds: float = 0.0  # wall-clock time spent in this run, over all its starts
+    processor_seconds: float | None = 0.0  # CPU time of this process; None: partly not recorded
+    scaler: dict[str, Any] = field(default_factory=dict)  # loss scale of float16
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> TrainingState:
+        """Check the plain values of a state and ignore other fields; raise ValueError if they are not a state."""
+        return msgspec.convert({"processor_seconds": None, **content}, cls)  # older checkpoints lack it
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, or of another network."""
+    """A checkpoint that is damaged or belongs to another network."""
 
 
 @dataclass(frozen=True)
@@ -38,98 +98,114 @@ class Checkpoint:
     """A checkpoint on disk."""
 
     folder: Path
-    state: dict[str, Any]
+    state: TrainingState
+    recipe_hash: str
+    files: Files
 
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
-        """The checkpoint in this folder; its tensors are compared with their checksums when they are loaded."""
+        """Open the checkpoint in a folder; its tensors are verified when they are loaded."""
         try:
-            state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-            if state["format"] != FORMAT:
-                raise CheckpointError(f"{folder / STATE} is of another format, {state['format']!r}")
-            dict(state["files"])
-            int(state["step"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            if isinstance(error, CheckpointError):
-                raise
+            content = read_json(folder / STATE, FORMAT)
+            state = TrainingState.from_dict(content)
+            files = msgspec.convert(content.get("files"), Files)
+        except ValueError as error:
             raise CheckpointError(f"{folder / STATE} is missing or damaged ({error})") from None
-        return cls(folder, state)
+        return cls(folder, state, str(content.get("recipe")), files)
 
     @property
     def step(self) -> int:
-        """Steps done when it was written."""
-        return int(self.state["step"])
+        """Steps done."""
+        return self.state.step
 
     def load_weights(self, model: nn.Module) -> None:
-        """Put the weights into a model; one of another network is an error that tells the tensors apart."""
-        tensors = self._tensors(WEIGHTS)
-        differences = _differences(tensors, model.state_dict())
-        if differences:
-            raise CheckpointError(f"{self.folder} is a checkpoint of another network: {differences}")
-        model.load_state_dict(tensors)
+        """Load the weights into a model; raise `CheckpointError` if they are those of another network."""
+        try:
+            model.load_state_dict(self._tensors(WEIGHTS))
+        except RuntimeError as error:  # names the tensors that are missing, unexpected, or of another shape
+            differences = textwrap.shorten(str(error).partition("\n")[2], 500)
+            raise CheckpointError(f"{self.folder} is a checkpoint of another network: {differences}") from None
 
     def load_optimizer(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Put the optimizer's tensors back, each beside its parameter."""
+        """Load the optimizer's tensors."""
         parameters = dict(model.named_parameters())
         for name, tensor in self._tensors(OPTIMIZER).items():
             kind, _, owner = name.partition("/")
             if owner not in parameters or tensor.shape != parameters[owner].shape:
-                raise CheckpointError(f"{self.folder / OPTIMIZER} holds {name}, which the network has no place for")
-            # In the parameter's own memory layout, as the optimizer would have made it.
+                raise CheckpointError(f"{self.folder / OPTIMIZER} holds {name}, which the network does not have")
+            # In the parameter's memory layout, as the optimizer creates it.
             optimizer.state[parameters[owner]][kind] = torch.empty_like(parameters[owner]).copy_(tensor)
 
     def _tensors(self, name: str) -> dict[str, Tensor]:
-        _verify(self.folder / name, self.state["files"].get(name))
-        return _read_tensors(self.folder / name)
+        path, expected = self.folder / name, self.files.get(name, {})
+        try:
+            found = fingerprint(path)
+            if found != expected:
+                differing = [f"{key} {found[key]} instead of {expected.get(key)}" for key in found]
+                raise CheckpointError(f"{path} is damaged: it has {' and '.join(differing)}; {self._advice()}")
+            return load_file(path)
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read ({error.strerror}); {self._advice()}") from None
+        except SafetensorError as error:
+            raise CheckpointError(f"{path} cannot be read as safetensors ({error})") from None
+
+    def _advice(self) -> str:
+        return f"remove {self.folder} to resume from the previous checkpoint, if there is one"
 
 
 class Checkpoints:
-    """All checkpoints of a run: the last and the best are kept."""
+    """The checkpoints of a run: the last and the best are kept."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def at(self, step: int) -> Checkpoint:
-        """The newest checkpoint of this step."""
+        """Open the newest checkpoint of this step."""
         places = [place for found, _, place in self._places() if found == step]
         if not places:
-            there = ", ".join(str(found) for found, _, _ in self._places()) or "none"
-            raise CheckpointError(f"{self.folder} has no checkpoint of step {step}; there are: {there}")
+            steps = ", ".join(str(found) for found, _, _ in self._places()) or "none"
+            raise CheckpointError(f"{self.folder} has no checkpoint of step {step}; available: {steps}")
         return Checkpoint.open(places[-1])
 
     def last(self) -> Checkpoint | None:
-        """The newest checkpoint; None before the first."""
+        """Open the newest checkpoint; None before the first."""
         places = self._places()
         return Checkpoint.open(places[-1][2]) if places else None
 
     def last_step(self) -> int | None:
-        """The step of the newest checkpoint."""
+        """Return the step of the newest checkpoint."""
         places = self._places()
         return places[-1][0] if places else None
 
     def save(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any], *, keep: int | None
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainingState, *, recipe_hash: str
     ) -> None:
-        """Write a checkpoint of ``state["step"]``, then remove all others but the newest of step ``keep``."""
-        step = int(state["step"])
-        again = max((number + 1 for found, number, _ in self._places() if found == step), default=0)
-        place = self.folder / (f"step-{step:08d}" + (f"-{again}" if again else ""))
-        beside = self.folder / f".{place.name}.writing"
+        """Write a checkpoint, then remove all others but the best."""
+        version = max((number + 1 for found, number, _ in self._places() if found == state.step), default=0)
+        place = self.folder / (f"step-{state.step:08d}" + (f"-{version}" if version else ""))
+        temporary = self.folder / f".{place.name}.writing"
         try:
-            shutil.rmtree(beside, ignore_errors=True)  # what a kill has left
-            beside.mkdir(parents=True)
-            _write(beside, model, optimizer, state)
-            beside.rename(place)
+            shutil.rmtree(temporary, ignore_errors=True)  # left by a kill
+            temporary.mkdir(parents=True)
+            save_file(_on_cpu(model.state_dict()), temporary / WEIGHTS)
+            save_file(_on_cpu(_optimizer_tensors(model, optimizer)), temporary / OPTIMIZER)
+            files = {name: fingerprint(temporary / name) for name in (WEIGHTS, OPTIMIZER)}
+            content = {"format": FORMAT, "recipe": recipe_hash, **asdict(state), "files": files}
+            write_text(temporary / STATE, json.dumps(content, indent=2, allow_nan=False))
+            for path in (temporary / WEIGHTS, temporary / OPTIMIZER, temporary):
+                _sync(path)
+            temporary.rename(place)
         except (OSError, SafetensorError) as error:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             last = self.last_step()
             kept = "there is no earlier one" if last is None else f"that of step {last} is kept"
-            raise OSError(f"the checkpoint of step {step} could not be written to {place} ({error}); {kept}") from None
+            message = f"the checkpoint of step {state.step} could not be written to {place} ({error}); {kept}"
+            raise OSError(message) from None
         _sync(self.folder)
-        self._prune({step, keep})
+        self._prune({state.step, None if state.best is None else state.best.step})
 
     def _places(self) -> list[tuple[int, int, Path]]:
-        """Step, how many there were of that step before, and folder; in the order they were written."""
+        """Step, version and folder of every checkpoint, in the order they were written."""
         found = [(_NAME.fullmatch(place.name), place) for place in self.folder.glob("step-*")]
         return sorted((int(match[1]), int(match[2] or 0), place) for match, place in found if match)
 
@@ -140,18 +216,8 @@ class Checkpoints:
                 shutil.rmtree(place, ignore_errors=True)
 
 
-def _write(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    save_file(_plain(model.state_dict()), folder / WEIGHTS)
-    save_file(_plain(_optimizer_tensors(model, optimizer)), folder / OPTIMIZER)
-    files = {name: fingerprint(folder / name) for name in (WEIGHTS, OPTIMIZER)}
-    for name in files:
-        _sync(folder / name)
-    write_text(folder / STATE, json.dumps({"format": FORMAT, **state, "files": files}, indent=2, allow_nan=False))
-    _sync(folder)
-
-
 def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """What the optimizer remembers, by kind and parameter: ``momentum_buffer/conv1.weight``."""
+    """The optimizer's tensors by kind and parameter: ``momentum_buffer/conv1.weight``."""
     return {
         f"{kind}/{name}": value
         for name, parameter in model.named_parameters()
@@ -160,26 +226,12 @@ def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
     }
 
 
-def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
-def _verify(path: Path, expected: Any) -> None:
-    others = f"; remove {path.parent} to go on from the checkpoint before it, if there is one"
-    try:
-        found = fingerprint(path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror}){others}") from None
-    if found != expected:
-        wanted = expected if isinstance(expected, dict) else {}
-        differing = [
-            f"{name} {value}, not {wanted.get(name)}" for name, value in found.items() if value != wanted.get(name)
-        ]
-        raise CheckpointError(f"{path} is damaged: it has {' and '.join(differing)}{others}")
-
-
 def _sync(path: Path) -> None:
-    """On disk, not only on its way there."""
+    """Flush a file or folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -187,28 +239,12 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
+def read_json(path: Path, format: str) -> dict[str, Any]:
+    """Read a JSON object of this format; raise ValueError for anything else."""
     try:
-        return load_file(path)
-    except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read as safetensors ({error})") from None
-
-
-def _differences(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
-    """In words: which tensors are missing, too many, or of another shape."""
-    shapes = [
-        f"{name} is {tuple(found[name].shape)} and should be {tuple(wanted[name].shape)}"
-        for name in wanted
-        if name in found and found[name].shape != wanted[name].shape
-    ]
-    parts = [
-        ("it lacks", [name for name in wanted if name not in found]),
-        ("it has besides", [name for name in found if name not in wanted]),
-        ("of another shape:", shapes),
-    ]
-    return "; ".join(f"{words} {_first(names)}" for words, names in parts if names)
-
-
-def _first(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+        content = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if content.get("format") != format:
+        raise ValueError(f"unknown format {content.get('format')!r}")
+    return content

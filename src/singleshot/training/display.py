@@ -1,4 +1,4 @@
-"""Whoever wants to see a run go: a progress display, a test, a program of one's own."""
+"""Callbacks of a training run, and the progress display."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from singleshot.metrics import CalibrationResult
+from singleshot.training.checkpoint import EpochSums
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import StepResult
-from singleshot.training.training_state import Sums
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What unseen images said after an epoch."""
+    """The evaluation after an epoch."""
 
     epoch: int
     means: dict[str, float | None]  # loss, alpha and train_accuracy over the steps of the epoch
-    split: str  # "validation", or "test" where no images are held out
+    split: str  # "validation", or "test" if no images are held out
     result: CalibrationResult
     is_best: bool
 
 
-class Watcher:
-    """Hears what happens in the process that writes; does nothing with it unless a subclass does."""
+class Callback:
+    """Methods that are called during training, in the main process. A subclass overrides what it needs."""
 
-    def started(self, schedule: Schedule, step: int) -> None:
-        """The loop begins at this step."""
+    def on_start(self, schedule: Schedule, step: int) -> None:
+        """Training starts after this many steps."""
 
-    def stepped(self, step: int, result: StepResult, learning_rate: float) -> None:
+    def on_step(self, step: int, result: StepResult, learning_rate: float) -> None:
         """A step is done; ``step`` counts it."""
 
-    def evaluated(self, evaluation: Evaluation) -> None:
-        """Unseen images were looked at."""
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """Held-out images were evaluated."""
 
-    def finished(self) -> None:
-        """The loop has ended, however."""
-
-
-PLAIN_SECONDS = 30  # between two plain lines
-WINDOW = 50  # steps that speed and averages are taken over
+    def on_end(self) -> None:
+        """Training has ended, with or without an error."""
 
 
-class Pace:
-    """The recent speed of a run, and the averages of its recent steps."""
+LINE_INTERVAL = 30  # seconds between two plain lines
+WINDOW = 50  # steps over which speed and averages are computed
+
+
+class RecentSteps:
+    """Speed and averages of the most recent steps."""
 
     def __init__(self, schedule: Schedule, step: int) -> None:
         self.schedule = schedule
@@ -58,113 +58,107 @@ class Pace:
         self._results: deque[StepResult] = deque(maxlen=WINDOW)
 
     def add(self, step: int, result: StepResult) -> None:
-        """One more step is done."""
+        """Add a step."""
         self.step = step
         self._times.append(time.monotonic())
         self._results.append(result)
 
-    @property
-    def seconds_per_step(self) -> float:
-        """Over the recent steps."""
-        return (self._times[-1] - self._times[0]) / max(1, len(self._times) - 1)
-
     def averages(self) -> str:
-        """Loss, mean α and accuracy over the recent steps; nothing before the first."""
-        if not self._results:
-            return ""
-        sums = Sums()
+        """Format loss, mean α and accuracy; empty before the first step."""
+        sums = EpochSums()
         for result in self._results:
             sums.add(result)
-        return in_words(sums.means())
+        return _formatted(sums.means()) if self._results else ""
 
     def speed(self) -> str:
-        """Images per second, and the time to the end of the run at this speed; nothing before the first step."""
+        """Format images per second and the remaining time; empty before the first step."""
         if not self._results:
             return ""
-        speed = self.schedule.batch / max(self.seconds_per_step, 1e-9)
-        seconds = round((self.schedule.steps - self.step) * self.seconds_per_step)
+        seconds_per_step = (self._times[-1] - self._times[0]) / (len(self._times) - 1)
+        images_per_second = self.schedule.batch / max(seconds_per_step, 1e-9)
+        seconds = round((self.schedule.steps - self.step) * seconds_per_step)
         hours, minutes = divmod(seconds // 60, 60)
-        return f"{speed:,.0f} img/s  {hours}:{minutes:02d}:{seconds % 60:02d} left"
+        return f"{images_per_second:,.0f} img/s  {hours}:{minutes:02d}:{seconds % 60:02d} left"
 
-    def place(self) -> str:
-        """Which epoch of how many."""
-        epoch = min((self.step - 1) // self.schedule.steps_per_epoch + 1, self.schedule.recipe.epochs)
+    def epoch(self) -> str:
+        """Format the epoch of the last step."""
+        epoch = -(-self.step // self.schedule.steps_per_epoch)
         return f"epoch {max(1, epoch)}/{self.schedule.recipe.epochs}"
 
 
-class _LiveLines(Progress):
-    """A bar, and the numbers on a line below it: beside it, a terminal of 80 columns would cut them off."""
+class _TwoLines(Progress):
+    """A progress bar with the numbers on a line below it, as both do not fit into 80 columns."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
         yield from (Text(task.fields["numbers"]) for task in self.tasks)
 
 
-class Display(Watcher):
-    """Progress on standard error, or on a console of one's own."""
+class Display(Callback):
+    """Progress on a console, by default standard error: live on a terminal, plain lines elsewhere."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self._is_live = self.console.is_terminal and not self.console.is_dumb_terminal
         self._progress: Progress | None = None
 
-    def started(self, schedule: Schedule, step: int) -> None:
-        """Say where it begins; on a terminal, open the live lines."""
-        self.pace = Pace(schedule, step)
-        self._said = time.monotonic()
-        self._unseen = ""
+    def on_start(self, schedule: Schedule, step: int) -> None:
+        """Print the step from which a run resumes; on a terminal, show the progress bar."""
+        self.recent = RecentSteps(schedule, step)
+        self._last_line = time.monotonic()
+        self._evaluation = ""
         if step > schedule.first_step:
-            self._line(f"continuing after step {step} of {schedule.steps}")
+            self._print(f"resuming after step {step} of {schedule.steps}")
         if self._is_live:
             columns = TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[speed]}")
-            self._progress = _LiveLines(*columns, console=self.console)
-            self._task: TaskID = self._progress.add_task(
-                self.pace.place(), total=schedule.steps, completed=step, speed="", numbers=""
+            self._progress = _TwoLines(*columns, console=self.console)
+            self._task = self._progress.add_task(
+                self.recent.epoch(), total=schedule.steps, completed=step, speed="", numbers=""
             )
             self._progress.start()
 
-    def stepped(self, step: int, result: StepResult, learning_rate: float) -> None:
-        """Renew the live lines, or now and then print a plain one."""
-        self.pace.add(step, result)
+    def on_step(self, step: int, result: StepResult, learning_rate: float) -> None:
+        """Update the progress bar, or print a plain line at intervals."""
+        self.recent.add(step, result)
+        recent = self.recent
         if self._progress is not None:
             self._progress.update(
                 self._task,
                 completed=step,
-                description=self.pace.place(),
-                speed=self.pace.speed(),
-                numbers=_spaced(self.pace.averages(), self._unseen),
+                description=recent.epoch(),
+                speed=recent.speed(),
+                numbers=_joined(recent.averages(), self._evaluation),
             )
-        elif time.monotonic() - self._said >= PLAIN_SECONDS:
-            numbers = _spaced(self.pace.averages(), self._unseen, self.pace.speed())
-            self._line(f"{self.pace.place()}, step {step}: {numbers}")
+        elif time.monotonic() - self._last_line >= LINE_INTERVAL:
+            numbers = _joined(recent.averages(), self._evaluation, recent.speed())
+            self._print(f"{recent.epoch()}, step {step}: {numbers}")
 
-    def evaluated(self, evaluation: Evaluation) -> None:
-        """One lasting line per evaluation."""
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """Print one line per evaluation."""
         result = evaluation.result
-        self._unseen = f"{evaluation.split} acc {result.accuracy:.3f} ECE {result.ece:.3f}"
-        unseen = f"{self._unseen} NLL {result.nll:.3f}"
-        mark = "best so far" if evaluation.is_best else ""
-        place = f"epoch {evaluation.epoch}/{self.pace.schedule.recipe.epochs}"
-        self._line(f"{place}: {_spaced(in_words(evaluation.means), unseen, self.pace.speed(), mark)}")
+        self._evaluation = f"{evaluation.split} acc {result.accuracy:.3f} ECE {result.ece:.3f}"
+        numbers = f"{self._evaluation} NLL {result.nll:.3f}"
+        best = "best so far" if evaluation.is_best else ""
+        epoch = f"epoch {evaluation.epoch}/{self.recent.schedule.recipe.epochs}"
+        self._print(f"{epoch}: {_joined(_formatted(evaluation.means), numbers, self.recent.speed(), best)}")
 
-    def finished(self) -> None:
-        """Close the live lines."""
+    def on_end(self) -> None:
+        """Stop the progress bar."""
         if self._progress is not None:
             self._progress.stop()
 
-    def _line(self, text: str) -> None:
-        self._said = time.monotonic()
+    def _print(self, text: str) -> None:
+        self._last_line = time.monotonic()
         if self._is_live:
             self.console.print(text, highlight=False)
         else:
             print(text, file=self.console.file, flush=True)
 
 
-def in_words(means: dict[str, float | None]) -> str:
-    """Loss, mean α and accuracy on the training images."""
+def _formatted(means: dict[str, float | None]) -> str:
     alpha = f"  α {means['alpha']:.3f}" if means["alpha"] is not None else ""
     return f"loss {means['loss']:.3f}{alpha}  acc {means['train_accuracy']:.3f}"
 
 
-def _spaced(*parts: str) -> str:
+def _joined(*parts: str) -> str:
     return "  ".join(part for part in parts if part)

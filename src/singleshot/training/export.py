@@ -32,11 +32,11 @@ def export_run(
     return export_model(
         run.load_model(weights),
         path,
-        example=torch.zeros(1, run.facts.channels, size, size, dtype=torch.uint8),
+        example=torch.zeros(1, run.info.channels, size, size, dtype=torch.uint8),
         format=format,
-        mean=run.facts.mean,
-        std=run.facts.std,
-        class_names=run.facts.class_names,
+        mean=run.info.mean,
+        std=run.info.std,
+        class_names=run.info.class_names,
         temperature=temperature,
         about={
             "model": run.recipe.model,

@@ -1,4 +1,4 @@
-"""One quiet pass over images that were not trained on."""
+"""Logits of a trained network: over the images of a split, and for image files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from singleshot.data.augmentation import Normalization
 from singleshot.data.decoding import Pixels
 from singleshot.data.formats.folder import images_below
 from singleshot.metrics import Calibration
-from singleshot.training.processes import Processes, losses_of_processes_named
+from singleshot.training.processes import Processes, lost_process_errors, select_device
 from singleshot.training.run import Run
 
 BATCH = 128  # images per forward pass
@@ -34,9 +34,6 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         model.train(training)
-
-
-quiet = evaluation_mode
 
 
 def image_batches(images: Images, positions: Tensor, normalization: Normalization) -> Iterator[tuple[Tensor, Tensor]]:
@@ -70,34 +67,33 @@ def logits_of(
 
 def evaluate(
     model: nn.Module,
-    part: Images,
+    images: Images,
     positions: Tensor,
     normalization: Normalization,
     processes: Processes,
     *,
     should_stop: Callable[[], bool] = lambda: False,
-    on_logits: Callable[[Tensor, Tensor], None] = lambda logits, labels: None,
 ) -> Calibration | None:
-    """Return the calibration over these images, each process taking its share; None if stopped."""
+    """Return the calibration over these images, each process taking its share; None if a process asks to stop."""
     calibration = Calibration(bins=20)
+    for buffer in model.buffers():  # the statistics of batch norm differ between processes
+        processes.broadcast(buffer)
+    batches = logit_batches(model, images, positions[processes.rank :: processes.count], normalization)
     largest_share = math.ceil(len(positions) / processes.count)
-    processes.same_buffers(model)  # batch norm has seen other images in each process
-    batches = logit_batches(model, part, positions[processes.rank :: processes.count], normalization)
     for _ in range(0, largest_share, BATCH):  # the same number of rounds in every process
-        if processes.any_of_us(should_stop()):
+        if processes.any(should_stop()):
             return None
         for logits, labels in islice(batches, 1):
             calibration.update(logits=logits, labels=labels)
-            on_logits(logits, labels.cpu())
     if processes.count == 1:
         return calibration
-    with losses_of_processes_named():
+    with lost_process_errors():
         return calibration.all_reduce()
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The most likely class of one image; ``abstained`` where its confidence is too low to act on."""
+    """The most likely class of an image; ``abstained`` if its confidence is below the threshold."""
 
     image: str
     class_name: str
@@ -114,54 +110,59 @@ def predict(
     device: str = "auto",
     skip_unreadable: bool = False,
 ) -> tuple[list[Prediction], list[str]]:
-    """Class and confidence of each image file, from one forward pass, and what could not be read.
+    """Classify image files with one forward pass each.
 
     Args:
-        folder: of a run.
-        images: image files, or folders with images in them.
-        abstain_below: predictions with less confidence than this are marked as abstained.
+        folder: folder of a run.
+        images: image files, or folders of images.
+        abstain_below: confidence below which predictions are marked as abstained.
         weights: ``last`` or ``best``.
-        device: where to compute.
-        skip_unreadable: go on after a file that cannot be read; the second list names it and says why.
+        device: device to compute on.
+        skip_unreadable: leave out files that cannot be read instead of raising.
+
+    Returns:
+        the predictions, and a message for each file that was left out.
     """
     run = Run.open(folder)
-    target = Processes.from_environment(device).device
+    target = select_device(device)
     model = run.load_model(weights).to(target)
     normalization = run.normalization(target)
-    found: list[Prediction] = []
+    predictions: list[Prediction] = []
     unreadable: list[str] = []
     files = _files(images)
-    with quiet(model):
-        for start in range(0, len(files), BATCH):
-            decoded = [_decoded(path, run, unreadable if skip_unreadable else None) for path in files[start:][:BATCH]]
-            readable = [(name, pixels) for name, pixels in decoded if pixels is not None]
-            if not readable:
-                continue
-            batch = torch.from_numpy(np.stack([pixels for _, pixels in readable])).to(target)
+    for start in range(0, len(files), BATCH):
+        decoded = [
+            (str(path), _decoded(path, run, unreadable if skip_unreadable else None)) for path in files[start:][:BATCH]
+        ]
+        readable = [(name, pixels) for name, pixels in decoded if pixels is not None]
+        if not readable:
+            continue
+        batch = torch.from_numpy(np.stack([pixels for _, pixels in readable])).to(target)
+        with evaluation_mode(model):
             confidences, labels = model(normalization(batch)).cpu().double().softmax(1).max(1)
-            for (name, _), confidence, label in zip(readable, confidences.tolist(), labels.tolist(), strict=True):
-                class_name = run.facts.class_names[label]
-                found.append(Prediction(name, class_name, confidence, confidence < abstain_below))
-    return found, unreadable
+        for (name, _), confidence, label in zip(readable, confidences.tolist(), labels.tolist(), strict=True):
+            class_name = run.info.class_names[label]
+            predictions.append(Prediction(name, class_name, confidence, confidence < abstain_below))
+    return predictions, unreadable
 
 
-def _decoded(path: Path, run: Run, unreadable: list[str] | None) -> tuple[str, Pixels | None]:
-    """Name and pixels; without pixels where they cannot be read and that is to be noted in a list."""
+def _decoded(path: Path, run: Run, unreadable: list[str] | None) -> Pixels | None:
+    """Return the pixels of an image file; None, with a message added to the list, if it cannot be read."""
     try:
-        return str(path), decode_image(path, run.recipe.image_size, run.facts.channels)
+        return decode_image(path, run.recipe.image_size, run.info.channels)
     except UnreadableImageError as error:
         if unreadable is None:
-            raise UnreadableImageError(f"{error}; --skip-unreadable goes on without it") from None
+            raise UnreadableImageError(f"{error}; --skip-unreadable leaves it out") from None
         unreadable.append(str(error))
-        return str(path), None
+        return None
 
 
 def _files(images: Sequence[Path]) -> list[Path]:
-    """The files that were named, and the images in the folders that were."""
+    """Replace folders by the images in them."""
     files: list[Path] = []
     for path in images:
-        inside = images_below(path) if path.is_dir() else [path]
-        if not inside:
+        found = images_below(path) if path.is_dir() else [path]
+        if not found:
             raise ValueError(f"{path} is a folder without images")
-        files.extend(inside)
+        files.extend(found)
     return files

@@ -1,207 +1,286 @@
-"""The loop over steps and epochs: what is done when, and what is saved when."""
+"""The loop over steps and epochs: evaluation, logging, checkpoints and interruption."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import signal
+import threading
 import time
-from collections.abc import Callable
+from dataclasses import asdict, replace
+from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 
 from singleshot.common.errors import StoppedError
+from singleshot.common.splits import split_training
 from singleshot.data import Dataset
-from singleshot.metrics import Calibration
-from singleshot.training.display import Evaluation, Watcher
+from singleshot.training.checkpoint import Best, Checkpoint, EpochSums, TrainingState
+from singleshot.training.display import Callback, Evaluation
 from singleshot.training.inference import evaluate
-from singleshot.training.interrupts import Interrupts
-from singleshot.training.metrics_log import MetricsLog
-from singleshot.training.processes import ProcessLostError
-from singleshot.training.run import Run
+from singleshot.training.processes import Processes, ProcessLostError
+from singleshot.training.recipe_file import recipe_text
+from singleshot.training.run import METRICS, MetricsLog, Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed
-from singleshot.training.step import PLAIN, DivergedError, Stepper, objective_of
-from singleshot.training.training_state import RunState, Sums
+from singleshot.training.step import CROSS_ENTROPY, DivergedError, Stepper, objective_of
 
-LOGGED_EVERY = 50  # steps
+LOG_INTERVAL = 50  # steps
 
 
-class Loop:
-    """A run under way."""
+class Interrupts:
+    """Records a first SIGINT or SIGTERM in ``received``; a second SIGINT ends the process immediately."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():  # other threads cannot set handlers
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._record)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def ignore_sigterm(self) -> None:
+        """Ignore SIGTERM until the process ends: torchrun sends it to the processes that survive a lost one."""
+        if self._previous.pop(signal.SIGTERM, None) is not None:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def _record(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None and number == signal.SIGINT:
+            os._exit(128 + number)
+        self.received = signal.Signals(number)
+        if number == signal.SIGINT:
+            # Not print(), which the signal may have interrupted.
+            os.write(2, b"\nsaving after this step; press Ctrl-C again to exit immediately\n")
+
+
+class TrainingLoop:
+    """A run in progress."""
 
     def __init__(
         self,
         run: Run,
         dataset: Dataset,
-        positions: tuple[Tensor, Tensor],
-        stepper: Stepper,
-        progress: RunState,
+        model: nn.Module,
+        processes: Processes,
         *,
-        log: MetricsLog | None,
-        watcher: Watcher,
+        callback: Callback,
         checkpoint_seconds: float,
-        already_saved: bool,
+        tensorboard: bool,
     ) -> None:
-        training, validation = positions
-        self.run, self.stepper, self.progress, self.log = run, stepper, progress, log
-        self.processes = stepper.processes
-        self.watcher = watcher if self.processes.is_writer else Watcher()
-        self.schedule = Schedule(run.recipe, len(training))
-        self.objective = objective_of(run.recipe)
-        self.normalization = run.normalization(self.processes.device)
-        self.batches = TrainingBatches(dataset.train, training, self.schedule, self.normalization, self.processes)
-        # Where no images are held out, the test images are looked at, and nothing is decided by them.
+        self.run, self.processes = run, processes
+        recipe = run.recipe
+        training, validation = split_training(
+            dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
+        )
+        self.schedule = Schedule(recipe, len(training))
+        self.normalization = run.normalization(processes.device)
+        self.batches = TrainingBatches(dataset.train, training, self.schedule, self.normalization, processes)
+        self._check_same_everywhere()
+        # Without held-out images the test images are evaluated, but select nothing.
         self.split = "validation" if len(validation) else "test"
-        self.unseen = dataset.train if len(validation) else dataset.test
-        self.unseen_positions = validation if len(validation) else torch.arange(len(dataset.test))
+        self.evaluated = dataset.train if len(validation) else dataset.test
+        self.evaluated_positions = validation if len(validation) else torch.arange(len(dataset.test))
+        # Only the main process reads files: Stepper broadcasts the weights, and _restore the rest.
+        last = processes.on_main(lambda: _load_weights(run, model))
+        self.stepper = Stepper(model, recipe, processes)
+        self.objective = objective_of(recipe)
+        self.state = self._restore(last)
+        self.log = processes.on_main(lambda: self._open_log(tensorboard))
+        self.callback = callback if processes.is_main else Callback()
         self.checkpoint_seconds = checkpoint_seconds
         self.interrupts = Interrupts()
-        # Step and closed epochs of the newest checkpoint.
-        self._saved = (progress.step, progress.epochs_closed) if already_saved else None
+        self._saved = None if last is None else (self.state.step, self.state.epochs_closed)  # newest checkpoint
         self._saved_at = self._clock = time.monotonic()
         self._processor_clock = time.process_time()
 
-    def go(self) -> None:
-        """Until the last step is done; a StoppedError when that cannot be."""
-        self.watcher.started(self.schedule, self.progress.step)
+    def _check_same_everywhere(self) -> None:
+        mine = recipe_text(self.run.recipe) + json.dumps(asdict(replace(self.run.info, environment={})))
+        if self.processes.any(self.processes.broadcast_text(mine) != mine):
+            raise ValueError("the processes have different recipes or images; check their flags and data roots")
+
+    def _restore(self, last: Checkpoint | None) -> TrainingState:
+        """Restore the optimizer from the main process's last checkpoint, and return its state or that of a new run."""
+        first = self.schedule.first_step
+        state = TrainingState(first, epochs_closed=first // self.schedule.steps_per_epoch)
+        model, optimizer = self.stepper.model, self.stepper.optimizer
+        if last is not None:
+            last.load_optimizer(model, optimizer)
+            state = last.state
+        updated = [name for name, parameter in model.named_parameters() if optimizer.state.get(parameter)]
+        text = self.processes.broadcast_text(json.dumps({**asdict(state), "updated": updated}))
+        content: dict[str, Any] = json.loads(text)
+        state = TrainingState.from_dict(content)
+        if not first <= state.step <= self.schedule.steps:
+            steps = self.schedule.steps
+            raise ValueError(f"{self.run.folder} has a checkpoint of step {state.step}, but only {steps} steps")
+        if self.processes.count > 1:
+            for name, parameter in model.named_parameters():
+                if name in content["updated"]:
+                    momentum = optimizer.state[parameter].get("momentum_buffer", torch.empty_like(parameter))
+                    optimizer.state[parameter]["momentum_buffer"] = self.processes.broadcast(momentum)
+        if state.scaler:  # empty in a new run
+            self.stepper.scaler.load_state_dict(state.scaler)
+        return state
+
+    def _open_log(self, tensorboard: bool) -> MetricsLog:
+        folder = self.run.folder
+        if not Run.exists(folder):
+            self.run.create()
+        return MetricsLog(
+            folder / METRICS,
+            from_step=self.state.step,
+            epochs_closed=self.state.epochs_closed,
+            tensorboard=folder / "tensorboard" if tensorboard else None,
+        )
+
+    def train(self) -> None:
+        """Train until the last step; raise `StoppedError` if interrupted, diverged, or without another process."""
+        self.callback.on_start(self.schedule, self.state.step)
         try:
             with self.interrupts:
                 try:
-                    self._until_the_end()
+                    self._train()
                     return
                 except ProcessLostError as error:
-                    self.interrupts.no_more()
-                    reason = f"step {self.progress.step + 1}: another process of this run is gone ({error}). "
-                    reason += self._how_to_go_on()
+                    self.interrupts.ignore_sigterm()
+                    message = f"step {self.state.step + 1}: another process of this run was lost ({error}). "
+                    message += self._resume_advice()
         except DivergedError:
-            reason = self._divergence()
+            rate = self.schedule.learning_rate(self.state.step)
+            message = (
+                f"step {self.state.step + 1}: the loss is no longer finite, at learning rate {rate:g}. "
+                f"{self._resume_advice()} The same recipe would diverge again: start a new run with a lower "
+                "--learning-rate or with --clip-gradient 1."
+            )
         finally:
-            self.watcher.finished()
-        # Out here the first error, and with it all that its traceback holds on to, is gone.
-        raise StoppedError(reason)
+            self.callback.on_end()
+        # Raised here, where the first error and all that its traceback refers to are released.
+        raise StoppedError(message)
 
     def close(self) -> None:
-        """Nothing more is computed or recorded."""
-        self.stepper.disband()
+        """Release the process group's wrapper and the log."""
+        self.stepper.release()
         if self.log is not None:
             self.log.close()
 
-    def _until_the_end(self) -> None:
-        self._save()  # whatever happens next, there is something to go on from
+    def _train(self) -> None:
+        self._save()  # so that any later error leaves a checkpoint
         while True:
-            if self.progress.step == (self.progress.epochs_closed + 1) * self.schedule.steps_per_epoch:
+            if self.state.step == (self.state.epochs_closed + 1) * self.schedule.steps_per_epoch:
                 self._close_epoch()
-            if self.progress.step == self.schedule.steps:
+            if self.state.step == self.schedule.steps:
                 break
-            self._one_step()
-            if time.monotonic() - self._saved_at >= self.checkpoint_seconds and not self._epoch_is_over():
+            self._step()
+            epoch_is_over = self.state.step % self.schedule.steps_per_epoch == 0  # then it is closed before saving
+            if time.monotonic() - self._saved_at >= self.checkpoint_seconds and not epoch_is_over:
                 self._save()
         self._save()
-        self.processes.wait_for_all()  # while the writer writes, none leaves the group
+        self.processes.barrier()  # no process leaves the group while the main process writes
 
-    def _epoch_is_over(self) -> bool:
-        """Then it is closed first: one checkpoint of a step is enough."""
-        return self.progress.step % self.schedule.steps_per_epoch == 0
-
-    def _one_step(self) -> None:
-        step, seed = self.progress.step, self.run.recipe.seed
-        objective = self.objective if step >= self.schedule.loss_begins else PLAIN
+    def _step(self) -> None:
+        step = self.state.step
+        objective = self.objective if step >= self.schedule.first_loss_step else CROSS_ENTROPY
         learning_rate = self.schedule.learning_rate(step)
         images, labels = self.batches.at(step)
-        torch.manual_seed(derived_seed(seed, "noise", step, self.processes.rank))
+        torch.manual_seed(derived_seed(self.run.recipe.seed, "noise", step, self.processes.rank))
         stop = self.interrupts.received is not None
         result = self.stepper.advance(images, labels, objective, learning_rate, stop=stop)
-        self.progress.step += 1
-        self.progress.sums.add(result)
-        self.watcher.stepped(self.progress.step, result, learning_rate)
-        if self.progress.step % LOGGED_EVERY == 0:
+        self.state.step += 1
+        self.state.sums.add(result)
+        self.callback.on_step(self.state.step, result, learning_rate)
+        if self.state.step % LOG_INTERVAL == 0:
             self._log("step", loss=result.loss, alpha=result.alpha, learning_rate=learning_rate)
         if result.stop:
             self._stop()
 
     def _close_epoch(self) -> None:
-        epoch = self.progress.epochs_closed + 1
-        means = self.progress.sums.means()
+        epoch = self.state.epochs_closed + 1
+        means = self.state.sums.means()
         record: dict[str, Any] = {"epoch": epoch, **means}
         is_best = False
-        if self.schedule.evaluation_is_due(epoch):
-            calibration = self._evaluate(lambda: self.interrupts.received is not None)
+        if self.schedule.is_evaluated(epoch):
+            calibration = evaluate(
+                self.stepper.model,
+                self.evaluated,
+                self.evaluated_positions,
+                self.normalization,
+                self.processes,
+                should_stop=lambda: self.interrupts.received is not None,
+            )
             if calibration is None:
                 self._stop()
                 return
             result = calibration.compute()
             is_best = self._is_best(result.nll)
             record[self.split] = result.metrics()
-            self.watcher.evaluated(Evaluation(epoch, means, self.split, result, is_best))
-        self.progress.epochs_closed, self.progress.sums = epoch, Sums()
+            self.callback.on_evaluation(Evaluation(epoch, means, self.split, result, is_best))
+        self.state.epochs_closed, self.state.sums = epoch, EpochSums()
         self._log("epoch", **record)
         if is_best:
             self._save()
 
-    def _evaluate(self, should_stop: Callable[[], bool]) -> Calibration | None:
-        return evaluate(
-            self.stepper.model,
-            self.unseen,
-            self.unseen_positions,
-            self.normalization,
-            self.processes,
-            should_stop=should_stop,
-        )
-
     def _is_best(self, nll: float) -> bool:
-        """Whether this is the best epoch so far, as far as may be judged: by held-out images, never by the test set."""
-        if self.split != "validation" or not math.isfinite(nll):
+        """Whether this is the best epoch so far on validation images, and record it. Test images select nothing."""
+        best = self.state.best
+        if self.split != "validation" or not math.isfinite(nll) or (best is not None and nll >= best.nll):
             return False
-        if self.progress.best is not None and nll >= self.progress.best["nll"]:
-            return False
-        self.progress.best = {"step": self.progress.step, "nll": nll}
+        self.state.best = Best(self.state.step, nll)
         return True
 
     def _log(self, kind: str, **values: Any) -> None:
         if self.log is not None:
-            self._take_time()
-            times = {"seconds": self.progress.seconds, "processor_seconds": self.progress.processor_seconds}
-            self.log.add({"kind": kind, "step": self.progress.step, **values, **times})
+            self._add_time()
+            times = {"seconds": self.state.seconds, "processor_seconds": self.state.processor_seconds}
+            self.log.add({"kind": kind, "step": self.state.step, **values, **times})
 
-    def _take_time(self) -> None:
+    def _add_time(self) -> None:
         now, processor_now = time.monotonic(), time.process_time()
-        self.progress.seconds += now - self._clock
-        self.progress.processor_seconds += processor_now - self._processor_clock
+        self.state.seconds += now - self._clock
+        if self.state.processor_seconds is not None:
+            self.state.processor_seconds += processor_now - self._processor_clock
         self._clock, self._processor_clock = now, processor_now
 
     def _save(self) -> None:
         self._saved_at = time.monotonic()
-        now = (self.progress.step, self.progress.epochs_closed)
-        if not self.processes.is_writer or now == self._saved:
+        current = (self.state.step, self.state.epochs_closed)
+        if not self.processes.is_main or current == self._saved:
             return
         if not self.stepper.is_finite():
             raise DivergedError
-        self._take_time()
-        self.progress.scaler = self.stepper.scaler.state_dict()
-        best = None if self.progress.best is None else int(self.progress.best["step"])
-        state = {"recipe": self.run.recipe_hash(), **self.progress.to_dict()}
-        self.run.checkpoints.save(self.stepper.model, self.stepper.optimizer, state, keep=best)
-        self._saved = now
+        self._add_time()
+        self.state.scaler = self.stepper.scaler.state_dict()
+        model, optimizer = self.stepper.model, self.stepper.optimizer
+        self.run.checkpoints.save(model, optimizer, self.state, recipe_hash=self.run.recipe_hash())
+        self._saved = current
 
     def _stop(self) -> None:
         self._save()
-        self.processes.wait_for_all()  # one that leaves first would have torchrun end the others, the writer too
+        self.processes.barrier()  # torchrun ends all processes, including the main one, when the first leaves
         received = self.interrupts.received
         reason = f"interrupted by {received.name}" if received else "interrupted in another process"
-        advice = f" {self._how_to_go_on()}" if self.processes.is_writer else ""
-        raise StoppedError(f"{reason} after step {self.progress.step}.{advice}", 128 + (received or signal.SIGTERM))
+        advice = f" {self._resume_advice()}" if self.processes.is_main else ""
+        raise StoppedError(f"{reason} after step {self.state.step}.{advice}", 128 + (received or signal.SIGTERM))
 
-    def _divergence(self) -> str:
-        rate = self.schedule.learning_rate(self.progress.step)
-        return (
-            f"step {self.progress.step + 1}: the loss is not a finite number any more, at learning rate {rate:g}. "
-            f"{self._how_to_go_on()} But the same recipe would diverge again; a new run with a lower "
-            "--learning-rate, or with --clip-gradient 1, may not."
-        )
-
-    def _how_to_go_on(self) -> str:
+    def _resume_advice(self) -> str:
         last = self.run.checkpoints.last_step()
         if last is None:
             return "There is no checkpoint yet."
-        return f"The last checkpoint is that of step {last}; `singleshot train --resume {self.run.folder}` goes on."
+        return f"The last checkpoint is that of step {last}; `singleshot train --resume {self.run.folder}` resumes it."
+
+
+def _load_weights(run: Run, model: nn.Module) -> Checkpoint | None:
+    """Load the weights of the last checkpoint, or of the run that the recipe starts from."""
+    last = run.last_checkpoint()
+    if last is not None:
+        last.load_weights(model)
+    elif run.recipe.start_from is not None:
+        Run.open(run.recipe.start_from).checkpoint().load_weights(model)
+    return last

@@ -1,6 +1,6 @@
-"""One process or many: who this process is, and the few things that all of them must agree on.
+"""Rank, device and collective operations of the training processes.
 
-``torchrun`` starts the processes and says in the environment how many they are; without it there is one.
+``torchrun`` starts the processes and sets their environment; without it there is one process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from singleshot.common.files import FolderNotUsableError
 
 Result = TypeVar("Result")
 
-PATIENCE = timedelta(minutes=30)  # how long a process waits for one that says nothing: it may be decoding images
+TIMEOUT = timedelta(minutes=30)  # of a collective operation: another process may still be decoding images
 
 
 class ProcessLostError(RuntimeError):
@@ -32,7 +32,7 @@ class ProcessLostError(RuntimeError):
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among all."""
+    """The rank and device of this process, and the number of processes."""
 
     rank: int = 0
     count: int = 1
@@ -40,109 +40,101 @@ class Processes:
 
     @classmethod
     def from_environment(cls, device: str) -> Processes:
-        """As torchrun has set it up; one process where it has not."""
-        try:
-            rank, local, count = (int(os.environ.get(name, value)) for name, value in _TORCHRUN.items())
-        except ValueError:
-            found = {name: os.environ.get(name) for name in _TORCHRUN}
-            raise ValueError(f"torchrun's environment must hold whole numbers, got {found}") from None
-        return cls(rank, count, _chosen_device(device, local))
+        """Read rank and world size as torchrun sets them."""
+        return cls(_variable("RANK", 0), _variable("WORLD_SIZE", 1), select_device(device))
 
     @property
-    def is_writer(self) -> bool:
-        """Whether this is the one process that writes files and talks to the user."""
+    def is_main(self) -> bool:
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
-    def share_of(self, batch: int) -> slice:
-        """The part of a global batch that is this process's."""
+    def batch_slice(self, batch: int) -> slice:
+        """Return this process's part of a global batch."""
         if batch % self.count:
             raise ValueError(
-                f"a batch of {batch} images cannot be shared equally by {self.count} processes; "
-                f"choose a --batch-size that {self.count} divides"
+                f"a batch of {batch} images cannot be divided equally among {self.count} processes; "
+                f"choose a --batch-size divisible by {self.count}"
             )
         size = batch // self.count
         return slice(self.rank * size, (self.rank + 1) * size)
 
-    def any_of_us(self, here: bool) -> bool:
-        """Whether it holds in at least one process; every process gets the same answer."""
-        if self.count == 1:
-            return here
-        return bool(self.summed(torch.tensor([float(here)], device=self.device))[0] > 0)
+    def any(self, value: bool) -> bool:
+        """Whether the value is true in at least one process."""
+        return value if self.count == 1 else bool(self.sum(torch.tensor([float(value)], device=self.device))[0] > 0)
 
-    def summed(self, values: Tensor) -> Tensor:
-        """The values added up over all processes."""
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum a tensor over all processes, in place."""
         if self.count > 1:
-            with losses_of_processes_named():
+            with lost_process_errors():
                 dist.all_reduce(values)
         return values
 
-    def from_writer(self, tensor: Tensor) -> Tensor:
-        """The writer's values of this tensor, in every process."""
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """Copy the main process's values of a tensor to every process, in place."""
         if self.count > 1:
-            with losses_of_processes_named():
+            with lost_process_errors():
                 dist.broadcast(tensor, src=0)
         return tensor
 
-    def same_buffers(self, model: nn.Module) -> None:
-        """Give every process the writer's buffers: batch norm has seen other images in each."""
-        for buffer in model.buffers():
-            self.from_writer(buffer)
-
-    def wait_for_all(self) -> None:
-        """Return when every process has come here."""
-        self.any_of_us(False)
-
-    def done_by_writer(self, action: Callable[[], Result]) -> Result | None:
-        """What an action gives in the writer, None elsewhere; an error there is an error of every process."""
-        result, caught = None, None
-        if self.is_writer:
-            try:
-                result = action()
-            except (ValueError, OSError, FolderNotUsableError) as error:
-                if self.count == 1:
-                    raise
-                caught = error
-        said = self.text_from_writer("" if caught is None else str(caught) or type(caught).__name__)
-        if caught is not None:
-            raise caught
-        if said:
-            raise ValueError(f"the first process says: {said}")
-        return result
-
-    def text_from_writer(self, text: str) -> str:
-        """The writer's text, in every process."""
+    def broadcast_text(self, text: str) -> str:
+        """Return the main process's text in every process."""
         if self.count == 1:
             return text
         content = torch.tensor(list(text.encode()), dtype=torch.uint8, device=self.device)
-        size = self.from_writer(torch.tensor([len(content)], device=self.device))
-        content = content if self.is_writer else torch.empty(int(size), dtype=torch.uint8, device=self.device)
-        return bytes(self.from_writer(content).tolist()).decode()
+        size = self.broadcast(torch.tensor([len(content)], device=self.device))
+        content = content if self.is_main else torch.empty(int(size), dtype=torch.uint8, device=self.device)
+        return bytes(self.broadcast(content).tolist()).decode()
 
-    def wrap(self, passes: nn.Module) -> nn.Module:
-        """The module with its gradients averaged over all processes."""
+    def barrier(self) -> None:
+        """Wait until every process has reached this point."""
+        self.any(False)
+
+    def on_main(self, action: Callable[[], Result]) -> Result | None:
+        """Return the result of an action in the main process, None elsewhere; its errors are raised everywhere."""
+        result, caught = None, None
+        if self.is_main:
+            try:
+                result = action()
+            except (ValueError, OSError, FolderNotUsableError) as error:
+                caught = error
+        message = self.broadcast_text("" if caught is None else str(caught) or type(caught).__name__)
+        if caught is not None:
+            raise caught
+        if message:
+            raise ValueError(f"error in the main process: {message}")
+        return result
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """Average the module's gradients over all processes."""
         if self.count == 1:
-            return passes
+            return module
         ids = [self.device.index] if self.device.type == "cuda" else None
-        with losses_of_processes_named():
-            # A dropped block takes no part in a step, and may be dropped in one process and not in another. Where none
-            # is dropped it matters too: else torch would regroup the gradients after the first step, and a run resumed
-            # in the middle would add them in another order.
-            return DistributedDataParallel(passes, device_ids=ids, find_unused_parameters=True)
+        with lost_process_errors():
+            # A block may be dropped in one process and not in another. Networks without such blocks need
+            # find_unused_parameters too: otherwise torch regroups the gradients after the first step, and a resumed
+            # run would add them in another order.
+            return DistributedDataParallel(module, device_ids=ids, find_unused_parameters=True)
 
 
-_TORCHRUN = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1}
+def _variable(name: str, default: int) -> int:
+    value = os.environ.get(name, default)
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"the environment variable {name} must be a whole number, got {value!r}") from None
 
 
-def _chosen_device(name: str, local_rank: int) -> torch.device:
-    """The device of this process: on a machine with several, each local process has its own."""
+def select_device(name: str) -> torch.device:
+    """Return a usable device; local processes on a machine with several GPUs get one each."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    local_rank = _variable("LOCAL_RANK", 0)
     try:
         device = torch.device(name)
-        float(torch.rand(1, generator=torch.Generator(device), device=device))  # all that a run needs of a device
+        float(torch.rand(1, generator=torch.Generator(device), device=device))  # a run needs no more of a device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"device={name!r} cannot be used here: {reason}; --device cpu always can") from None
+        raise ValueError(f"device={name!r} is not available: {reason}; use --device cpu") from None
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", local_rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
@@ -151,32 +143,30 @@ def _chosen_device(name: str, local_rank: int) -> torch.device:
 
 @contextmanager
 def process_group(processes: Processes) -> Iterator[None]:
-    """The connection to the other processes, for as long as it is needed."""
+    """Connect the processes within the block."""
     if processes.count == 1:
         yield
         return
-    with losses_of_processes_named():
-        dist.init_process_group("nccl" if processes.device.type == "cuda" else "gloo", timeout=PATIENCE)
+    with lost_process_errors():
+        dist.init_process_group("nccl" if processes.device.type == "cuda" else "gloo", timeout=TIMEOUT)
     try:
         yield
     finally:
-        gc.collect()  # what still refers to the group, in a circle perhaps, would be torn from it
+        gc.collect()  # destroy objects that still refer to the group, such as those in reference cycles
         dist.destroy_process_group()
 
 
 @contextmanager
-def losses_of_processes_named() -> Iterator[None]:
-    """Turn the many errors by which a lost process shows itself into one that says so."""
+def lost_process_errors() -> Iterator[None]:
+    """Raise `ProcessLostError` for the various errors that torch raises when another process is lost."""
     try:
         yield
-    except dist.DistError as error:
-        raise ProcessLostError(_reason(error)) from error
     except RuntimeError as error:
-        if re.search(r"gloo|nccl|peer|timed out|socket|broken pipe", str(error), re.IGNORECASE):
-            raise ProcessLostError(_reason(error)) from error
+        if isinstance(error, dist.DistError) or re.search(_CONNECTION_ERROR, str(error), re.IGNORECASE):
+            # The first sentence, without the source location it starts with.
+            reason = re.sub(r"^\[[^]]*\]\s*", "", str(error).splitlines()[0]).split(". ")[0]
+            raise ProcessLostError(reason) from error
         raise
 
 
-def _reason(error: Exception) -> str:
-    """The first sentence, without the place in the library's source that it begins with."""
-    return re.sub(r"^\[[^]]*\]\s*", "", str(error).splitlines()[0]).split(". ")[0]
+_CONNECTION_ERROR = r"gloo|nccl|peer|timed out|socket|broken pipe"

@@ -1,27 +1,26 @@
-"""A recipe as a YAML file: read with every name and type checked, written whole."""
+"""Recipes as YAML files, and presets."""
 
 from __future__ import annotations
 
 import difflib
 import reprlib
-import types
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
 import yaml
 
-from singleshot.training.recipe import RENAMED, Recipe
+from singleshot.training.recipe import ADDED, RENAMED, Recipe
 
 
 def read_recipe_values(path: Path) -> dict[str, Any]:
-    """The values a YAML file sets, checked; a user's file need not set all."""
+    """Read the fields that a YAML file sets, with names and types checked."""
     try:
-        # A safe loader: it can build nothing but plain values.
-        content = yaml.load(path.read_text(encoding="utf-8"), _EachKeyOnce)
+        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
     except FileNotFoundError:
-        raise ValueError(f"{path}: there is no such recipe file") from None
-    except Exception as error:  # a damaged file can make the parser fail in any way
+        raise ValueError(f"{path}: no such recipe file") from None
+    except Exception as error:  # a damaged file can make the parser raise anything
         raise ValueError(f"{path} cannot be read as YAML: {error}") from None
     if content is None:
         return {}
@@ -30,99 +29,75 @@ def read_recipe_values(path: Path) -> dict[str, Any]:
     return checked_values(content, source=str(path))
 
 
-class _EachKeyOnce(yaml.SafeLoader):
-    """The safe loader, which would take the last of two values for one key without a word."""
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """The safe loader, which silently takes the last of duplicate keys, with an error for them."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = sorted({str(name) for name in names if names.count(name) > 1})
-        if twice:
-            raise yaml.YAMLError(f"{', '.join(twice)} is given more than once")
+        duplicates = sorted({str(name) for name in names if names.count(name) > 1})
+        if duplicates:
+            raise yaml.YAMLError(f"{', '.join(duplicates)} is given more than once")
         return super().construct_mapping(node, deep)
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A whole recipe, as a run keeps it."""
+    """Read the complete recipe of a run."""
     values = read_recipe_values(path)
-    missing = [field.name for field in fields(Recipe) if field.name not in values]
+    missing = [field.name for field in fields(Recipe) if field.name not in values and field.name not in ADDED]
     if missing:
-        raise ValueError(f"{path} is not the recipe of a run: it lacks {', '.join(missing)}")
+        raise ValueError(f"{path} is not the complete recipe of a run: it lacks {', '.join(missing)}")
     return Recipe(**values)
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """The recipe as YAML, every field on a line."""
+    """Return the recipe as YAML with every field."""
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(recipe).items()}
     return yaml.safe_dump(plain, sort_keys=False)
 
 
 def checked_values(content: dict[Any, Any], *, source: str) -> dict[str, Any]:
-    """Every value in the type its field has, under the name the field has now."""
-    found: dict[str, Any] = {}
+    """Return the values under the present names of their fields and in their types, or raise ValueError."""
+    values: dict[str, Any] = {}
     for key, value in content.items():
         name = RENAMED.get(str(key), str(key))
-        if name in found:
-            raise ValueError(f"{source}: {name} is given more than once, as {key} too")
-        found[name] = checked_value(name, value, source=source)
-    return found
+        if name in values:
+            raise ValueError(f"{source}: {name} is given more than once, also as {key}")
+        values[name] = _checked_value(name, value, source)
+    return values
 
 
-def checked_value(name: str, value: Any, *, source: str) -> Any:
-    """The value in the type its field has, or an error that says what is wrong and what it could have meant."""
-    hints = get_type_hints(Recipe)
-    if name not in hints:
-        nearest = difflib.get_close_matches(name.replace("-", "_"), hints, n=1, cutoff=0.5)
-        hint = f"did you mean {nearest[0]!r}?" if nearest else f"the fields are {', '.join(hints)}"
+def _checked_value(name: str, value: Any, source: str) -> Any:
+    types = get_type_hints(Recipe)
+    if name not in types:
+        nearest = difflib.get_close_matches(name.replace("-", "_"), types, n=1, cutoff=0.5)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"the fields are {', '.join(types)}"
         raise ValueError(f"{source}: unknown recipe field {name!r}; {hint}")
-    wanted = hints[name]
-    found = _converted(value, wanted)
-    if found is _WRONG:
+    try:
+        return _converted(value, types[name])
+    except ValueError:
         hint = ""
-        if get_origin(wanted) is Literal and isinstance(value, str):
-            nearest = difflib.get_close_matches(value, get_args(wanted), n=1)
+        if get_origin(types[name]) is Literal and isinstance(value, str):
+            nearest = difflib.get_close_matches(value, get_args(types[name]), n=1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        raise ValueError(f"{source}: {name} must be {_in_words(wanted)}, got {reprlib.repr(value)[:200]}{hint}")
-    return found
-
-
-_WRONG = object()
+        shown = reprlib.repr(value)[:200]
+        raise ValueError(f"{source}: {name} must be {_described(types[name])}, got {shown}{hint}") from None
 
 
 def _converted(value: Any, wanted: Any) -> Any:
-    """The value as the wanted type where that loses nothing, else _WRONG."""
-    origin = get_origin(wanted)
-    if origin in (Union, types.UnionType):
-        options = (_converted(value, option) for option in get_args(wanted))
-        return next((option for option in options if option is not _WRONG), _WRONG)
-    if origin is Literal:
-        return value if value in get_args(wanted) else _WRONG
-    if origin is tuple:
-        items = [_converted(item, get_args(wanted)[0]) for item in value] if isinstance(value, list) else [_WRONG]
-        return _WRONG if _WRONG in items else tuple(items)
-    if wanted is float:
-        return _as_float(value)
-    return value if type(value) is wanted else _WRONG
+    if isinstance(value, str) and float in (wanted, *get_args(wanted)):
+        value = float(value)  # YAML reads 1e-3, which has no dot, as text
+    elif isinstance(value, list) and get_origin(wanted) is tuple:
+        value = [_converted(item, float) for item in value]
+    return msgspec.convert(value, wanted)
 
 
-def _as_float(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return _WRONG
-    try:
-        return float(value)  # YAML takes 1e-3, without a dot, for text
-    except (ValueError, OverflowError):
-        return _WRONG
-
-
-def _in_words(wanted: Any) -> str:
-    origin = get_origin(wanted)
-    if origin in (Union, types.UnionType):
-        return " or ".join(_in_words(option) for option in get_args(wanted))
-    if origin is Literal:
+def _described(wanted: Any) -> str:
+    if get_origin(wanted) is Literal:
         return f"one of {', '.join(get_args(wanted))}"
-    if origin is tuple:
+    if get_origin(wanted) is tuple:
         return "a list of numbers"
     names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
-    return names[wanted]
+    return " or ".join(names[option] for option in get_args(wanted) or (wanted,))
 
 
 PresetName = Literal["paper", "small"]
@@ -132,23 +107,22 @@ _PAPER: dict[str, dict[str, Any]] = {
 }
 _SMALL: dict[str, dict[str, Any]] = {
     "vgg16": {"batch_size": 128},
-    # These share almost nothing between passes: on all of CIFAR-100 an epoch of theirs would take half an hour.
+    # The passes of these share almost nothing: an epoch on all of CIFAR-100 would take half an hour.
     "wide_resnet16_8": {"train_images": 10_000, "epochs": 15},
     "densenet40_12": {"train_images": 10_000, "epochs": 15},
 }
-# A mirrored 2 is no 2.
-_READ_ONE_WAY = ("digits", "mnist")
+_NOT_MIRRORED = ("digits", "mnist")  # a mirrored 2 is not a 2
 
 
 def preset(name: PresetName, *, model: str, dataset: str) -> Recipe:
-    """The recipe of this name for a network and a data set.
+    """Return the recipe of this name for a network and a data set.
 
     >>> preset("paper", model="vgg16", dataset="cifar100").batch_size
     256
     >>> preset("small", model="resnet18", dataset="digits").mirror
     False
     """
-    recipe = Recipe(model=model, dataset=dataset, mirror=dataset not in _READ_ONE_WAY)
+    recipe = Recipe(model=model, dataset=dataset, mirror=dataset not in _NOT_MIRRORED)
     if name == "paper":
         return replace(recipe, **_PAPER.get(model, {}))
     return replace(recipe, **{"width": 0.25, "epochs": 30, "validation": 0.1, **_SMALL.get(model, {})})

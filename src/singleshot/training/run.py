@@ -1,4 +1,4 @@
-"""A run on disk: what it was made from, what it recorded, and its checkpoints.
+"""A training run on disk.
 
 runs/a/recipe.yaml       the resolved recipe
 runs/a/run.json          class names, normalization, versions and machine
@@ -14,8 +14,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from singleshot.common.files import write_text
-from singleshot.training.checkpoint import Checkpoint, Checkpoints
+from singleshot.training.checkpoint import Checkpoint, Checkpoints, read_json
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import read_recipe, recipe_text
 
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
     from singleshot.data.augmentation import Normalization
 
 FORMAT = "singleshot.run/1"
-RECIPE, FACTS, METRICS, CHECKPOINTS = "recipe.yaml", "run.json", "metrics.jsonl", "checkpoints"
+RECIPE, INFO, METRICS, CHECKPOINTS = "recipe.yaml", "run.json", "metrics.jsonl", "checkpoints"
+
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What the weights need besides themselves to be used without the data set."""
+class RunInfo:
+    """What is needed to use the weights without the data set, and where they were trained."""
 
     class_names: tuple[str, ...]
     channels: int
@@ -41,36 +45,23 @@ class Facts:
     images: tuple[int, int]  # in the training and the test part of the data set
     environment: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        if not len(self.mean) == len(self.std) == self.channels:
+            raise ValueError(f"{self.channels} channels need as many values of mean and std")
+
     @classmethod
-    def of(cls, dataset: Dataset, environment: dict[str, Any]) -> Facts:
-        """Of a network that is trained on this data set, here and now."""
+    def of(cls, dataset: Dataset, environment: dict[str, Any]) -> RunInfo:
+        """Return the information on a run with this data set."""
         images = len(dataset.train), len(dataset.test)
         return cls(dataset.class_names, dataset.channels, dataset.mean, dataset.std, images, environment)
 
-    def without_place(self) -> Facts:
-        """What must be the same wherever and whenever the run goes on."""
-        return replace(self, environment={})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {"format": FORMAT, **asdict(self)}
-
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Facts:
-        """What `to_dict` gave."""
-        if content["format"] != FORMAT:
-            raise ValueError(f"its format is {content['format']!r}")
-        facts = cls(
-            class_names=tuple(str(name) for name in content["class_names"]),
-            channels=int(content["channels"]),
-            mean=tuple(float(value) for value in content["mean"]),
-            std=tuple(float(value) for value in content["std"]),
-            images=(int(content["images"][0]), int(content["images"][1])),
-            environment=dict(content["environment"]),
-        )
-        if not len(facts.mean) == len(facts.std) == facts.channels:
-            raise ValueError(f"{facts.channels} channels need as many values of mean and std")
-        return facts
+    def read(cls, path: Path) -> RunInfo:
+        """Read what `Run.create` wrote; raise ValueError for anything else."""
+        try:
+            return msgspec.convert(read_json(path, FORMAT), cls)
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged ({error})") from None
 
 
 @dataclass(frozen=True)
@@ -79,104 +70,177 @@ class Run:
 
     folder: Path
     recipe: Recipe
-    facts: Facts
+    info: RunInfo
 
     def create(self) -> None:
-        """Put down what the run is made from; its folder is a run from now on."""
+        """Write recipe and run information; from then on the folder is a run."""
         write_text(self.folder / RECIPE, recipe_text(self.recipe))
-        write_text(self.folder / FACTS, json.dumps(self.facts.to_dict(), indent=2))
+        write_text(self.folder / INFO, json.dumps({"format": FORMAT, **asdict(self.info)}, indent=2))
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
-        """The run in a folder, or an error that says what is missing there."""
+        """Open the run in a folder."""
         folder = Path(folder)
-        if not cls.is_there(folder):
-            raise ValueError(
-                f"{folder} holds no run: there is no {FACTS}; `singleshot train --output {folder}` makes one"
-            )
-        recipe = read_recipe(folder / RECIPE)
-        try:
-            facts = Facts.from_dict(json.loads((folder / FACTS).read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{folder / FACTS} is damaged ({error})") from None
-        return cls(folder, recipe, facts)
+        if not cls.exists(folder):
+            raise ValueError(f"{folder} is not a run: it has no {INFO}; `singleshot train --output {folder}` makes one")
+        return cls(folder, read_recipe(folder / RECIPE), RunInfo.read(folder / INFO))
 
     @staticmethod
-    def is_there(folder: Path) -> bool:
+    def exists(folder: Path) -> bool:
         """Whether a run was started in this folder."""
-        return (folder / FACTS).exists()
+        return (folder / INFO).exists()
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """What was saved."""
+        """The checkpoints on disk."""
         return Checkpoints(self.folder / CHECKPOINTS)
 
+    def records(self) -> list[Record]:
+        """Return the logged records, see `MetricsLog`."""
+        return read_records(self.folder / METRICS)
+
     def recipe_hash(self) -> str:
-        """What tells this run's checkpoints from another's."""
-        return hashlib.sha256(recipe_text(self.recipe).encode()).hexdigest()
+        """Return the checksum of the recipe file, which identifies the checkpoints of this run.
+
+        The file and not the recipe: a later version may name or order the fields differently.
+        """
+        return hashlib.sha256((self.folder / RECIPE).read_text(encoding="utf-8").encode()).hexdigest()
 
     def last_checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint; None before the first."""
+        """Open the newest checkpoint; None before the first."""
         last = self.checkpoints.last()
-        if last is not None and last.state.get("recipe") != self.recipe_hash():
-            raise ValueError(f"{last.folder} is of a run with another recipe than {self.folder / RECIPE}; remove it")
+        if last is not None and last.recipe_hash != self.recipe_hash():
+            raise ValueError(f"{last.folder} belongs to another recipe than {self.folder / RECIPE}; remove it")
         return last
 
     def checkpoint(self, which: str = "last") -> Checkpoint:
-        """The ``last`` checkpoint, or the ``best`` on the validation images."""
+        """Open the ``last`` checkpoint, or the ``best`` on the validation images."""
         last = self.last_checkpoint()
         if last is None:
-            raise ValueError(f"{self.folder} has no checkpoint yet; `singleshot train --resume {self.folder}` goes on")
+            raise ValueError(
+                f"{self.folder} has no checkpoint yet; resume it: `singleshot train --resume {self.folder}`"
+            )
         if which == "last":
             return last
-        best = last.state.get("best")
-        if not isinstance(best, dict):
+        if last.state.best is None:
             raise ValueError(
                 f"{self.folder} has no best checkpoint: it was trained without validation images (--validation 0.1)"
             )
-        try:
-            step = int(best["step"])
-        except (KeyError, TypeError, ValueError):
-            raise ValueError(f"{last.folder} is damaged: its best step is {best}") from None
-        return self.checkpoints.at(step)
+        return self.checkpoints.at(last.state.best.step)
 
     def load_model(self, which: str = "last") -> nn.Module:
-        """The trained network in evaluation mode, on the CPU: one pass gives logits, their softmax the confidence."""
+        """Return the trained network in evaluation mode, on the CPU."""
         model = self.new_model()
         self.checkpoint(which).load_weights(model)
         return model.eval()
 
-    def refuse_other_data(self, dataset: Dataset) -> None:
-        """The images must be those the run began with: their numbers, classes and pixel statistics tell."""
-        if Facts.of(dataset, {}) != self.facts.without_place():
+    def check_dataset(self, dataset: Dataset) -> None:
+        """Raise ValueError unless the numbers of images, classes and pixel statistics are those of the run."""
+        if RunInfo.of(dataset, {}) != replace(self.info, environment={}):
             raise ValueError(
-                f"{self.folder} goes with other data: the images or classes of {self.recipe.dataset} are not those "
-                "that it began with; bring them back, or start anew with another --output"
+                f"{self.folder} was trained on other data: the images or classes of {self.recipe.dataset} have "
+                "changed; restore them, or start from scratch with another --output"
             )
 
     def new_model(self) -> nn.Module:
-        """The network of this run before training, with weights from torch's random state."""
+        """Return the network of this run with random weights."""
         from singleshot.models import create_model
 
         return create_model(
             self.recipe.model,
-            num_classes=len(self.facts.class_names),
-            in_channels=self.facts.channels,
+            num_classes=len(self.info.class_names),
+            in_channels=self.info.channels,
             width=self.recipe.width,
             noise=self.recipe.noise,
         )
 
     def normalization(self, device: torch.device | str = "cpu") -> Normalization:
-        """What brings uint8 images to what the network takes."""
+        """Return the function from uint8 images to the input of the network."""
         from singleshot.data.augmentation import Normalization
 
-        return Normalization(self.facts.mean, self.facts.std, channels_last=self.recipe.channels_last, device=device)
+        return Normalization(self.info.mean, self.info.std, channels_last=self.recipe.channels_last, device=device)
 
 
-def recipe_differences(one: Recipe, other: Recipe) -> list[str]:
-    """The fields in which two recipes differ, with both values."""
+def recipe_differences(stored: Recipe, given: Recipe) -> list[str]:
+    """Describe the fields in which two recipes differ."""
     return [
-        f"{field.name} is {getattr(one, field.name)!r} there and {getattr(other, field.name)!r} here"
+        f"its {field.name} is {getattr(stored, field.name)!r}, not {getattr(given, field.name)!r}"
         for field in fields(Recipe)
-        if getattr(one, field.name) != getattr(other, field.name)
+        if getattr(stored, field.name) != getattr(given, field.name)
     ]
+
+
+class MetricsLog:
+    """A file of JSON records, one per line, each with the ``step`` after which it was written.
+
+    A killed run may have logged past its last checkpoint, and writes those records again when resumed. So records
+    after ``from_step``, and of epochs after ``epochs_closed``, are removed first.
+    """
+
+    def __init__(
+        self, path: Path, *, from_step: int, epochs_closed: int | None = None, tensorboard: Path | None = None
+    ) -> None:
+        self._tensorboard = None
+        if tensorboard is not None:
+            self._tensorboard = require_tensorboard()(str(tensorboard), purge_step=from_step + 1)
+        records = read_records(path) if path.exists() else []
+        kept = [record for record in records if record["step"] <= from_step and not _is_open(record, epochs_closed)]
+        write_text(path, "".join(map(_line, kept)))
+        self._file = path.open("a", encoding="utf-8")
+
+    def add(self, record: Record) -> None:
+        """Write one record and flush."""
+        self._file.write(_line(record))
+        self._file.flush()
+        if self._tensorboard is not None:
+            for name, value in _scalars(record):
+                self._tensorboard.add_scalar(name, value, record["step"])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+
+def read_records(path: Path) -> list[Record]:
+    """Read the complete records of a log; a line cut off by a kill is left out."""
+    records = map(_decoded, path.read_text(encoding="utf-8", errors="replace").splitlines())
+    return [record for record in records if record is not None]
+
+
+def _decoded(line: str) -> Record | None:
+    try:
+        record: Record = msgspec.json.decode(line, type=Record)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record.get("step"), int) else None
+
+
+def _is_open(record: Record, epochs_closed: int | None) -> bool:
+    epoch = record.get("epoch")
+    return epochs_closed is not None and isinstance(epoch, int) and epoch > epochs_closed
+
+
+def _line(record: Record) -> str:
+    return msgspec.json.encode(record).decode() + "\n"  # NaN and infinity become null
+
+
+def _scalars(record: Record) -> list[tuple[str, float]]:
+    """The numbers of a record under the names by which TensorBoard groups them."""
+    found = []
+    for name, value in record.items():
+        if isinstance(value, dict):
+            found += [(f"{name}/{part}", number) for part, number in value.items() if isinstance(number, float)]
+        elif isinstance(value, float):
+            found.append((f"{record['kind']}/{name}", value))
+    return found
+
+
+def require_tensorboard() -> Any:
+    """Return TensorBoard's writer class, or raise ValueError if it is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError("--tensorboard needs an extra: pip install 'singleshot[tensorboard]'") from None
+    return SummaryWriter

@@ -1,4 +1,4 @@
-"""What step a run is at, and what that means: pure functions of the step, so that a resumed run needs no memory."""
+"""The steps of a run and their batches, as functions of the step alone, so that a run can resume at any step."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Schedule:
 
     @property
     def batch(self) -> int:
-        """Images per step. A set smaller than a batch is one batch."""
+        """Images per step; all of them if they are fewer than a batch."""
         return min(self.recipe.batch_size, self.images)
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole batches only: the images left over are others in every epoch."""
+        """Complete batches per epoch."""
         return self.images // self.batch
 
     @property
@@ -38,33 +38,33 @@ class Schedule:
         return self.recipe.epochs * self.steps_per_epoch
 
     @cached_property
-    def loss_begins(self) -> int:
-        """The step from which on the recipe's loss is used; plain cross-entropy before it."""
+    def first_loss_step(self) -> int:
+        """First step that uses the recipe's loss; earlier ones use cross-entropy."""
         return self.steps - max(1, int(self.recipe.share * self.steps))
 
     @property
     def first_step(self) -> int:
-        """Where a new run begins: what a trained start has done already is skipped."""
-        return self.loss_begins if self.recipe.start_from is not None else 0
+        """First step of a new run: a run that starts from trained weights skips the steps before its loss."""
+        return self.first_loss_step if self.recipe.start_from is not None else 0
 
     def learning_rate(self, step: int) -> float:
-        """The rate of this step: it falls at each milestone."""
+        """Return the learning rate of a step."""
         passed = sum(step >= round(milestone * self.steps) for milestone in self.recipe.milestones)
         return self.recipe.learning_rate * self.recipe.decay**passed
 
-    def evaluation_is_due(self, epochs_done: int) -> bool:
-        """Whether unseen images are looked at after this many epochs."""
-        return epochs_done % self.recipe.evaluate_every == 0 or epochs_done == self.recipe.epochs
+    def is_evaluated(self, epoch: int) -> bool:
+        """Whether held-out images are evaluated after this epoch, counted from 1."""
+        return epoch % self.recipe.evaluate_every == 0 or epoch == self.recipe.epochs
 
 
 def derived_seed(seed: int, purpose: str, *numbers: int) -> int:
-    """A seed of its own for everything that is random: independent of the others, and known without any history."""
+    """Return an independent seed for each purpose and step."""
     text = ":".join([purpose, str(seed), *map(str, numbers)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 class TrainingBatches:
-    """Shuffled anew each epoch, cut into whole batches, each process taking its own part of every batch."""
+    """Complete batches of shuffled images, in another order each epoch; each process takes its part of every batch."""
 
     def __init__(
         self, part: Images, positions: Tensor, schedule: Schedule, normalization: Normalization, processes: Processes
@@ -73,20 +73,20 @@ class TrainingBatches:
         self.positions = positions
         self.schedule = schedule
         self.normalization = normalization
-        self.mine = processes.share_of(schedule.batch)
+        self.slice = processes.batch_slice(schedule.batch)
         self.device = processes.device
         self._epoch, self._order = -1, positions
 
     def at(self, step: int) -> tuple[Tensor, Tensor]:
-        """Augmented images and labels of this step, on the device."""
+        """Return the augmented images and labels of a step, on the device."""
         recipe, batch = self.schedule.recipe, self.schedule.batch
-        epoch, place = divmod(step, self.schedule.steps_per_epoch)
-        index = self._order_of(epoch)[place * batch : (place + 1) * batch][self.mine]
+        epoch, number = divmod(step, self.schedule.steps_per_epoch)
+        index = self._order_of(epoch)[number * batch : (number + 1) * batch][self.slice]
         generator = torch.Generator(self.device).manual_seed(derived_seed(recipe.seed, "augmentation", step))
-        shifts = Shifts.draw(batch, padding=recipe.padding, mirror=recipe.mirror, generator=generator)[self.mine]
-        images = self.part.images[index].to(self.device)  # as bytes: a quarter of what floats would be
+        shifts = Shifts.draw(batch, padding=recipe.padding, mirror=recipe.mirror, generator=generator)[self.slice]
+        images = self.part.images[index].to(self.device, non_blocking=True)  # uint8, a quarter of the size of floats
         images = self.normalization(shift_and_mirror(images, shifts, padding=recipe.padding))
-        return images, self.part.labels[index].to(self.device)
+        return images, self.part.labels[index].to(self.device, non_blocking=True)
 
     def _order_of(self, epoch: int) -> Tensor:
         if epoch != self._epoch:

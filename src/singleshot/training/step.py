@@ -1,4 +1,4 @@
-"""From a recipe to what a step computes: how many passes, which loss, and how far the passes disagreed."""
+"""One training step: stochastic passes, loss, gradients and optimizer."""
 
 from __future__ import annotations
 
@@ -10,90 +10,90 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from singleshot.losses import (
-    ci_loss,
-    cross_entropy_loss,
-    entropy_ci_loss,
-    focal_loss,
-    label_smoothing_loss,
-    vwci_loss,
-)
+from singleshot.common.checks import values_can_be_read
+from singleshot.losses import ci_loss, cross_entropy_loss, entropy_ci_loss, focal_loss, label_smoothing_loss
+from singleshot.losses.vwci import vwci_loss_and_alpha
 from singleshot.sampling import sample
-from singleshot.training.processes import Processes, losses_of_processes_named
+from singleshot.training.processes import Processes, lost_process_errors
 from singleshot.training.recipe import Recipe
 from singleshot.uncertainty import normalized_variance
+
+LossAndAlpha = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]
+"""Maps logits (T, B, C) and labels (B,) to the loss and the detached disagreement (B,); None for a single pass."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss over the logits (T, B, C) of T passes, and the reading of their disagreement that is shown beside it."""
+    """The number of stochastic passes of a step, and the loss over their logits."""
 
     passes: int
-    loss: Callable[[Tensor, Tensor], Tensor]
-    measure: str
-
-    def disagreement(self, logits: Tensor) -> Tensor | None:
-        """The mean α of a batch; a single pass has none."""
-        return normalized_variance(logits.detach(), measure=self.measure).mean() if len(logits) > 1 else None
+    loss_and_alpha: LossAndAlpha
 
 
 def objective_of(recipe: Recipe) -> Objective:
-    """What the recipe minimizes."""
+    """Return the objective of a recipe."""
+    if recipe.loss == "vwci":
+        measure, differentiate = recipe.measure, recipe.differentiate_alpha
+        return Objective(
+            recipe.passes,
+            lambda z, y: vwci_loss_and_alpha(z, y, measure=measure, differentiate_alpha=differentiate),
+        )
     losses: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         "cross_entropy": cross_entropy_loss,
-        "label_smoothing": lambda logits, labels: label_smoothing_loss(
-            logits, labels, label_smoothing=recipe.label_smoothing
-        ),
-        "ci": lambda logits, labels: ci_loss(logits, labels, beta=recipe.beta),
-        "entropy_ci": lambda logits, labels: entropy_ci_loss(logits, labels, gamma=recipe.gamma),
-        "focal": lambda logits, labels: focal_loss(logits, labels, gamma=recipe.focus),
-        "vwci": lambda logits, labels: vwci_loss(
-            logits, labels, measure=recipe.measure, differentiate_alpha=recipe.differentiate_alpha
-        ),
+        "label_smoothing": lambda z, y: label_smoothing_loss(z, y, label_smoothing=recipe.label_smoothing),
+        "ci": lambda z, y: ci_loss(z, y, beta=recipe.beta),
+        "entropy_ci": lambda z, y: entropy_ci_loss(z, y, gamma=recipe.gamma),
+        "focal": lambda z, y: focal_loss(z, y, gamma=recipe.focus),
     }
-    return Objective(recipe.passes, losses[recipe.loss], recipe.measure)
+    loss = losses[recipe.loss]
+
+    def loss_and_alpha(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
+        several = len(logits) > 1
+        alpha = normalized_variance(logits.detach(), measure=recipe.measure) if several else None
+        return loss(logits, labels), alpha
+
+    return Objective(recipe.passes, loss_and_alpha)
 
 
-PLAIN = Objective(1, cross_entropy_loss, "bhattacharyya")  # before the last share of the steps
+CROSS_ENTROPY = objective_of(Recipe(loss="cross_entropy"))  # before the last share of the steps
 
 
 class StochasticPasses(nn.Module):
-    """A network whose forward is T passes: what DistributedDataParallel is wrapped around, so that it sees them all."""
+    """A network whose forward is T passes. DistributedDataParallel wraps this module, so that it sees all of them."""
 
     def __init__(self, network: nn.Module, *, memory: str, compiled: bool) -> None:
         super().__init__()
         self.network = network
         self.memory = memory
-        # A compiled network is one unit: there is nothing inside it that passes could share.
-        self.strategy = "loop" if compiled else "auto"
+        self.strategy = "loop" if compiled else "auto"  # passes of a compiled network cannot share computation
         if compiled:
             network.compile()
 
     def forward(self, images: Tensor, passes: int) -> Tensor:
-        """Logits (T, B, C) in float32."""
+        """Return the logits (T, B, C) in float32."""
         if passes == 1:
             logits: Tensor = self.network(images)[None]
         else:
             logits = sample(self.network, images, samples=passes, strategy=self.strategy, memory=self.memory)
-        return logits.float()  # the loss is computed in full precision
+        return logits.float()
 
 
 class DivergedError(Exception):
-    """The loss is no longer a number."""
+    """Logits, loss or weights are no longer finite."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """Means over the global batch; ``alpha`` is None where there was one pass."""
+    """Means over the global batch; ``alpha`` is None for a single pass."""
 
     loss: float
     alpha: float | None
     accuracy: float
-    stop: bool  # whether some process wants to stop
+    stop: bool  # whether any process asks to stop
 
 
 class Stepper:
-    """The network, its optimizer, and how they are advanced by one batch."""
+    """The network and its optimizer."""
 
     def __init__(self, model: nn.Module, recipe: Recipe, processes: Processes) -> None:
         memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
@@ -105,60 +105,63 @@ class Stepper:
             weight_decay=recipe.weight_decay,
         )
         self.recipe, self.processes = recipe, processes
-        passes = StochasticPasses(self.model, memory=recipe.memory, compiled=recipe.compile)
-        self.passes = processes.wrap(passes)
-        # Gradients of half precision are scaled up so that small ones do not vanish; others need no scaling.
+        self.passes = processes.wrap(StochasticPasses(self.model, memory=recipe.memory, compiled=recipe.compile))
+        # Scales up float16 gradients so that small ones do not underflow.
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=recipe.precision == "float16")
 
     def advance(
         self, images: Tensor, labels: Tensor, objective: Objective, learning_rate: float, *, stop: bool = False
     ) -> StepResult:
-        """One update from this process's part of the batch. A loss that is no number raises before any harm is done."""
+        """Update the weights from this process's part of a batch.
+
+        Raise `DivergedError` in every process, before the update, if logits or loss are not finite in one of them.
+        """
         self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.zero_grad(set_to_none=True)
-        with losses_of_processes_named() if self.processes.count > 1 else nullcontext():
+        with lost_process_errors() if self.processes.count > 1 else nullcontext():
             with self._autocast():
                 logits = self.passes(images, objective.passes)
-            # The losses refuse logits that are not finite; here every process must hear of it before one goes on.
-            is_finite = bool(torch.isfinite(logits.detach()).all())
-            loss = objective.loss(logits, labels) if is_finite else logits.sum() * float("nan")
-            result = self._shared_result(loss, logits, labels, objective if is_finite else None, stop)
+            is_finite = torch.isfinite(logits.detach()).all()
+            if values_can_be_read(is_finite) and not is_finite:
+                loss, alpha = logits.sum() * math.nan, None  # the losses would raise in this process only
+            else:
+                loss, alpha = objective.loss_and_alpha(logits, labels)
+            predicted = logits.detach().softmax(-1).mean(0).argmax(-1)
+            result = self._mean_result(
+                torch.where(is_finite, loss.detach(), math.nan),
+                alpha,
+                accuracy=(predicted == labels).float().mean(),
+                stop=stop,
+            )
             if not math.isfinite(result.loss):
                 raise DivergedError
             self.scaler.scale(loss).backward()
-        self._update()
-        return result
-
-    def _update(self) -> None:
         if self.recipe.clip_gradient is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip_gradient)
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        return result
 
-    def _shared_result(
-        self, loss: Tensor, logits: Tensor, labels: Tensor, objective: Objective | None, stop: bool
-    ) -> StepResult:
-        alpha = objective.disagreement(logits) if objective is not None else None
-        predicted = logits.detach().softmax(-1).mean(0).argmax(-1)
-        right = (predicted == labels).float().mean()
-        zero = torch.zeros((), device=loss.device)
-        parts = [loss.detach(), zero if alpha is None else alpha, right, zero + float(stop)]
-        means = self.processes.summed(torch.stack([part.float() for part in parts])) / self.processes.count
-        of_loss, of_alpha, of_right, of_stop = means.tolist()
-        return StepResult(of_loss, None if alpha is None else of_alpha, of_right, of_stop > 0)
+    def _mean_result(self, loss: Tensor, alpha: Tensor | None, *, accuracy: Tensor, stop: bool) -> StepResult:
+        """Average over the processes and read all numbers at once: the only device synchronisation of a step."""
+        stopped = torch.full((), float(stop), device=loss.device)
+        mean_alpha = torch.zeros_like(stopped) if alpha is None else alpha.mean()
+        values = torch.stack([value.float() for value in (loss, mean_alpha, accuracy, stopped)])
+        means = (self.processes.sum(values) / self.processes.count).tolist()
+        return StepResult(means[0], None if alpha is None else means[1], means[2], means[3] > 0)
 
     def _autocast(self) -> AbstractContextManager[object]:
         if self.recipe.precision == "float32":
             return nullcontext()
         return torch.autocast(self.processes.device.type, dtype=getattr(torch, self.recipe.precision))
 
-    def disband(self) -> None:
-        """Let go of the wrapper that averages gradients: while it lives, leaving its process group may abort."""
+    def release(self) -> None:
+        """Delete the wrapper that averages gradients: leaving the process group while it exists may abort."""
         del self.passes
 
     def is_finite(self) -> bool:
-        """Whether every weight is a number, as it must be in a checkpoint."""
-        return all(bool(torch.isfinite(value).all()) for value in self.model.state_dict().values())
+        """Whether all weights and buffers are finite."""
+        return bool(torch.stack([torch.isfinite(value).all() for value in self.model.state_dict().values()]).all())

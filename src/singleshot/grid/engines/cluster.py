@@ -176,15 +176,15 @@ def _until_nobody_waits() -> Any:
     """A watcher that ends a run nobody wants any more: dask cancels tasks, but never stops one that has begun."""
     from distributed import Status, get_worker
 
-    from singleshot.training.display import Watcher
+    from singleshot.training.display import Callback
     from singleshot.training.step import StepResult
 
     leaving = (Status.closing, Status.closed, Status.failed)
     worker = get_worker()
     name = worker.get_current_task()
 
-    class UntilNobodyWaits(Watcher):
-        def stepped(self, step: int, result: StepResult, learning_rate: float) -> None:
+    class UntilNobodyWaits(Callback):
+        def on_step(self, step: int, result: StepResult, learning_rate: float) -> None:
             task = worker.state.tasks.get(name)
             if task is None or task.state == "cancelled" or worker.status in leaving:
                 raise StoppedError(f"nobody waits for this run any more, after step {step}")

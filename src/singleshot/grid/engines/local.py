@@ -155,13 +155,13 @@ def _work(connection: Connection, engine: LocalEngine, place: int) -> None:
     import torch
 
     from singleshot.grid.execution import execute
-    from singleshot.training.display import Watcher
+    from singleshot.training.display import Callback
     from singleshot.training.step import StepResult
 
-    class WhileSomebodyListens(Watcher):
+    class WhileSomebodyListens(Callback):
         """A driver that was killed cannot end its processes: they notice that the connection is closed, and save."""
 
-        def stepped(self, step: int, result: StepResult, learning_rate: float) -> None:
+        def on_step(self, step: int, result: StepResult, learning_rate: float) -> None:
             if connection.poll():  # nothing is sent while a job is under way
                 os.kill(os.getpid(), signal.SIGTERM)
 

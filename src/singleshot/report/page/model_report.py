@@ -30,8 +30,7 @@ from singleshot.report.page.classes import ClassIndices, Outcomes
 from singleshot.report.page.curves import DEFAULT_BINS
 from singleshot.report.page.inspection import IMAGE_SIZE, examples_to_inspect
 from singleshot.report.page.passes import file_passes, run_passes
-from singleshot.training.metrics_log import read_records
-from singleshot.training.run import METRICS
+from singleshot.training.run import METRICS, read_records
 
 DEFAULTS = {"split": "test", "weights": "last"}
 
@@ -109,7 +108,7 @@ def run_report(
 ) -> ModelReport:
     """Evaluate a trained run like ``singleshot evaluate RUN``."""
     loaded = LoadedRun.open(folder, split=split, weights=weights, data_root=data_root, device=device)
-    run, class_names = loaded.run, loaded.run.facts.class_names
+    run, class_names = loaded.run, loaded.run.info.class_names
     evaluation, outcomes = _evaluate(loaded.evaluate, len(class_names), class_names, replicates)
     size = amount(evaluation.result.count, f"{split} image")
     options = {"split": split, "weights": weights, "data_root": data_root, "replicates": replicates}
@@ -123,7 +122,7 @@ def run_report(
         passes=run_passes(loaded),
         training=training_curve(run.folder / METRICS),
         recipe=asdict(run.recipe),
-        environment=run.facts.environment,
+        environment=run.info.environment,
     )
 
 
