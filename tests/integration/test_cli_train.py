@@ -88,30 +88,30 @@ def test_the_same_command_again_does_no_harm_and_another_recipe_is_refused(place
     assert again.returncode == 0, again.stderr
     other = singleshot(*BASE, "--output", "runs/base", "--seed", "1", "--no-channels-last", cwd=place)
     assert other.returncode == 2
-    assert "runs/base holds another run: seed is 0 there and 1 here; channels_last is True there" in other.stderr
+    assert "runs/base holds another run: its seed is 0, not 1; its channels_last is True, not False" in other.stderr
     assert "train --resume runs/base" in other.stderr
     assert {path: path.read_bytes() for path in weights.rglob("*") if path.is_file()} == before
 
 
 MISTAKES = [
-    (["train", "--recipe", "bad.yaml"], "bad.yaml: 'epoch' is nothing that a recipe has; did you mean 'epochs'?"),
-    (["train", "--recipe", "absent.yaml"], "absent.yaml: there is no such recipe file"),
+    (["train", "--recipe", "bad.yaml"], "bad.yaml: unknown recipe field 'epoch'; did you mean 'epochs'?"),
+    (["train", "--recipe", "absent.yaml"], "absent.yaml: no such recipe file"),
     (["train", "--dataset", "digit", "--output", "x"], "did you mean 'digits'?"),
     (["train", "--dataset", "digits", "--model", "resnet81", "--output", "x"], "did you mean 'resnet18'?"),
     (["train", "--epoch", "3"], "--epochs"),
     (["train", "--loss", "vcwi"], "vwci"),
     (["train", "--samples", "1"], "samples must lie in [2, 1000] for vwci, got 1 (--samples, or samples in a recipe"),
     (["train", "--checkpoint-seconds", "nan"], "--checkpoint-seconds must be at least 0, got nan"),
-    (["train", "--resume", "nowhere"], "nowhere holds no run"),
-    (["train", "--resume", "runs/base", "--epochs", "9"], "with the recipe it has, but epochs is 3 there and 9 here"),
+    (["train", "--resume", "nowhere"], "nowhere is not a run"),
+    (["train", "--resume", "runs/base", "--epochs", "9"], "uses the recipe of that run, but its epochs is 3, not 9"),
     (["train", "--resume", "runs/base", "--recipe", "mine.yaml"], "leave out --recipe"),
     (["train", "--resume", "runs/base", "--output", "x"], "leave out --output x"),
-    (["train", "--recipe", "mine.yaml", "--device", "abacus", "--output", "x"], "device='abacus' cannot be used here"),
+    (["train", "--recipe", "mine.yaml", "--device", "abacus", "--output", "x"], "device='abacus' is not available"),
     (
         ["train", "--recipe", "mine.yaml", "--start-from", "runs/base", "--width", "0.0625", "--output", "x"],
-        "is a checkpoint of another network: of another shape: stem",
+        "is a checkpoint of another network: size mismatch for stem",
     ),
-    (["evaluate", "nowhere"], "nowhere holds no run"),
+    (["evaluate", "nowhere"], "nowhere is not a run"),
     (["evaluate", "runs/base", "--predictions", "out.txt"], "--predictions out.txt must end in .npz"),
     (["evaluate", "runs/base", "--split", "tset"], "test"),
     (["predict", "runs/base"], "name at least one image"),
@@ -195,7 +195,7 @@ def test_predict_classifies_files_and_folders_and_abstains(place: Path, tmp_path
     assert re.match(r"1 left out; the first: .*broken\.png is not an image", table.stderr)
     stopped = singleshot("predict", "runs/base", tmp_path / "broken.png", cwd=place)
     assert stopped.returncode == 2
-    assert re.fullmatch(r"singleshot: \S+broken\.png .*; --skip-unreadable goes on without it\n", stopped.stderr)
+    assert re.fullmatch(r"singleshot: \S+broken\.png .*; --skip-unreadable leaves it out\n", stopped.stderr)
 
 
 def test_a_trained_baseline_is_finished_with_vwci_in_the_last_fifth(place: Path) -> None:

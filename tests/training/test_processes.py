@@ -50,7 +50,7 @@ def test_a_run_of_two_processes_prints_once_and_evaluates_all_images(tmp_path: P
     folder = tmp_path / "run"
     started = train_group(2, *TINY, "--loss", "vwci", "--samples", "2", "--epochs", "2", "--output", str(folder))
     finish(*started)
-    assert "Run:" in started[0].output
+    assert "The run:" in started[0].output
     assert started[1].output == ""
     epochs = [record for record in Run.open(folder).records() if record["kind"] == "epoch"]
     assert [record["epoch"] for record in epochs] == [1, 2]

@@ -85,7 +85,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
             callback=Display(),
         )
         if Processes.from_environment("cpu").is_main:
-            print(f"Run:  {run.folder}\nEvaluate it on the test images:  singleshot evaluate {run.folder}")
+            print(f"The run:  {run.folder}\nEvaluate it on the test images:  singleshot evaluate {run.folder}")
             if not no_report:
                 _write_report(run, data_root)
 
@@ -113,7 +113,7 @@ def _write_report(run: Run, data_root: Path | None) -> None:
     root = [] if data_root is None else ["--data-root", str(data_root)]
     retry = shlex.join(["singleshot", "report", str(folder), "-o", str(page), "--split", split, *root])
     if try_to_write(page, write, f"`{retry}`"):
-        print(f"Report:  {page} ({split} images)")
+        print(f"The page:  {page} ({split} images)")
         if advice is not None:
             print(advice)
 
