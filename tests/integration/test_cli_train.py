@@ -228,4 +228,4 @@ def test_the_help_of_train_shows_the_values_that_hold(place: Path) -> None:
     shown = singleshot("train", "--help", "--recipe", "mine.yaml", "--preset=paper", "--model", "vgg16", cwd=place)
     text = re.sub(r"[\s│]+", " ", shown.stdout)
     assert "--batch-size INT images per step, over all processes (default: 256)" in text
-    assert "what does not fill a batch (default: 40)" in text
+    assert "images that do not fill a batch (default: 40)" in text

@@ -138,7 +138,7 @@ def _defaults(args: Sequence[str]) -> Recipe:
 def _value(args: Sequence[str], flag: str) -> str | None:
     """Return the last value given to a flag; the parser runs later, with defaults that depend on it."""
     found = None
-    for word, following in zip(args, [*args[1:], None], strict=True):
+    for word, following in zip(args, [*args[1:], None], strict=False):
         if word == flag:
             found = following
         elif word.startswith(f"{flag}="):
