@@ -1,4 +1,4 @@
-"""Gradients, dtypes, autocast, compilation and bad input, for every loss."""
+"""Gradients, dtypes, autocast, compilation and invalid input of every loss."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import singleshot as ss
+from singleshot.losses.vwci import vwci_loss_and_alpha
 from singleshot.uncertainty import MEASURES
 
 Loss = Callable[..., Tensor]
@@ -33,29 +34,18 @@ def batch(passes: int = 3, examples: int = 4, classes: int = 5, scale: float = 2
 
 
 @pytest.mark.parametrize("kind", sorted(MEASURES))
-@pytest.mark.parametrize("scale", [1e30, 3.4e38])
-def test_vwci_with_its_alpha_stays_finite_for_huge_logits(kind: str, scale: float) -> None:
+def test_vwci_gradients_with_a_differentiated_and_a_fixed_alpha(kind: str) -> None:
     logits, labels = batch()
-    huge = (logits.sign() * scale).float().requires_grad_()
-    value = ss.vwci_loss(huge, labels, measure=kind, differentiate_alpha=True)
-    assert bool(torch.isfinite(value))
-    assert bool(torch.isfinite(torch.autograd.grad(value, huge)[0]).all())
-
-
-@pytest.mark.parametrize("kind", sorted(MEASURES))
-def test_vwci_with_its_alpha_passes_gradcheck(kind: str) -> None:
-    logits, labels = batch()
+    for scale in (1e30, 3.4e38):
+        huge = (logits.sign() * scale).float().requires_grad_()
+        value = ss.vwci_loss(huge, labels, measure=kind, differentiate_alpha=True)
+        assert bool(torch.isfinite(value))
+        assert bool(torch.isfinite(torch.autograd.grad(value, huge)[0]).all())
+    fixed = ss.normalized_variance(logits, measure=kind)
     logits.requires_grad_()
     assert torch.autograd.gradcheck(
         lambda z: ss.vwci_loss(z, labels, measure=kind, differentiate_alpha=True, reduction="none"), logits
     )
-
-
-@pytest.mark.parametrize("kind", sorted(MEASURES))
-def test_vwci_with_a_fixed_alpha_passes_gradcheck(kind: str) -> None:
-    logits, labels = batch()
-    fixed = ss.normalized_variance(logits, measure=kind)
-    logits.requires_grad_()
 
     def with_fixed_alpha(z: Tensor) -> Tensor:
         return ss.vwci_loss(z, labels, measure=lambda _: fixed)
@@ -81,25 +71,25 @@ def test_gradcheck_with_weights_and_ignored_labels(loss: Loss) -> None:
 
 
 @every_loss
-@pytest.mark.parametrize(
-    ("dtype", "scale"), [(torch.float64, 1.7e308), (torch.float32, 1e30), (torch.float32, 3.4e38), (torch.float16, 6e4)]
-)
-def test_huge_logits_stay_finite(loss: Loss, dtype: torch.dtype, scale: float) -> None:
+def test_huge_logits_and_half_precision(loss: Loss) -> None:
     logits, labels = batch()
-    huge = (logits.sign() * scale).to(dtype).requires_grad_()
-    value = loss(huge, labels)
-    (gradient,) = torch.autograd.grad(value, huge)
-    assert bool(torch.isfinite(value))
-    assert bool(torch.isfinite(gradient).all())
-
-
-@every_loss
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_worked_on_as_float32(loss: Loss, dtype: torch.dtype) -> None:
-    logits, labels = batch()
-    half = logits.to(dtype)
-    assert loss(half, labels).dtype == torch.float32
-    torch.testing.assert_close(loss(half, labels), loss(half.float(), labels), rtol=0, atol=0)
+    for dtype, scale in (
+        (torch.float64, 1.7e308),
+        (torch.float32, 1e30),
+        (torch.float32, 3.4e38),
+        (torch.float16, 6e4),
+    ):
+        huge = (logits.sign() * scale).to(dtype).requires_grad_()
+        value = loss(huge, labels)
+        (gradient,) = torch.autograd.grad(value, huge)
+        assert bool(torch.isfinite(value)), (dtype, scale)
+        assert bool(torch.isfinite(gradient).all()), (dtype, scale)
+    for dtype in (torch.float16, torch.bfloat16):
+        half = logits.to(dtype)
+        assert loss(half, labels).dtype == torch.float32
+        torch.testing.assert_close(loss(half, labels), loss(half.float(), labels), rtol=0, atol=0)
+    assert float(loss(torch.randn(2, 3, 1), torch.zeros(3, dtype=torch.int64))) == pytest.approx(0, abs=1e-6)
+    assert bool(torch.isfinite(loss(*batch(examples=1))))
 
 
 @every_loss
@@ -130,14 +120,6 @@ def test_compiles_into_one_graph(loss: Loss) -> None:
     )
 
 
-@every_loss
-def test_one_class_and_one_example(loss: Loss) -> None:
-    assert float(loss(torch.randn(2, 3, 1), torch.zeros(3, dtype=torch.int64))) == pytest.approx(0, abs=1e-6)
-    logits, labels = batch(examples=1)
-    assert bool(torch.isfinite(loss(logits, labels)))
-
-
-@every_loss
 @pytest.mark.parametrize(
     ("logits", "labels", "message"),
     [
@@ -153,23 +135,23 @@ def test_one_class_and_one_example(loss: Loss) -> None:
         (torch.zeros(2, 3, 4, dtype=torch.int64), torch.tensor([0, 1, 2]), "floating point"),
     ],
 )
-def test_bad_input_is_named(loss: Loss, logits: Tensor, labels: Tensor, message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        loss(logits, labels)
+def test_invalid_input_is_named_by_every_loss(logits: Tensor, labels: Tensor, message: str) -> None:
+    is_type = "got torch.float32" in message or "got list" in message or "floating point" in message
+    for loss in LOSSES.values():
+        with pytest.raises(TypeError if is_type else ValueError, match=message):
+            loss(logits, labels)
 
 
-@every_loss
-def test_bad_options_are_named(loss: Loss) -> None:
+def test_invalid_options_are_named() -> None:
     logits, labels = batch()
-    with pytest.raises(ValueError, match=r"weight must have shape \(5,\)"):
-        loss(logits, labels, weight=torch.ones(4))
-    with pytest.raises(ValueError, match="reduction='average' is unknown; choose one of none, mean, sum"):
-        loss(logits, labels, reduction="average")
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+    for loss in LOSSES.values():
+        with pytest.raises(ValueError, match=r"weight must have shape \(5,\)"):
+            loss(logits, labels, weight=torch.ones(4))
+        with pytest.raises(TypeError, match="weight must be a torch tensor, got list"):
+            loss(logits, labels, weight=[1.0] * 5)
+        with pytest.raises(ValueError, match="reduction='average' is unknown; choose one of none, mean, sum"):
+            loss(logits, labels, reduction="average")
+    invalid: list[tuple[Callable[[], object], str]] = [
         (lambda: ss.LabelSmoothingLoss(label_smoothing=1.5), r"label_smoothing must lie in \[0, 1\], got 1.5"),
         (lambda: ss.CILoss(beta=-1), "beta must be a finite number of at least 0, got -1"),
         (lambda: ss.EntropyCILoss(gamma=float("nan")), "gamma must be a finite number"),
@@ -182,8 +164,20 @@ def test_bad_options_are_named(loss: Loss) -> None:
             lambda: ss.vwci_loss(torch.zeros(2, 3, 4), torch.tensor([0, 1, 2]), measure="tv"),
             "measure='tv' is unknown",
         ),
-    ],
-)
-def test_options_are_checked_when_given(make: Callable[[], object], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        make()
+    ]
+    for make, message in invalid:
+        with pytest.raises(ValueError, match=message):
+            make()
+    with pytest.raises(TypeError, match="gamma must be a number, got '3'"):
+        ss.FocalLoss(gamma="3")  # type: ignore[arg-type]
+
+
+def test_the_loss_comes_with_its_alpha() -> None:
+    logits, labels = batch()
+    logits.requires_grad_()
+    for differentiate in (False, True):
+        loss, alpha = vwci_loss_and_alpha(logits, labels, measure="hellinger", differentiate_alpha=differentiate)
+        assert not alpha.requires_grad
+        torch.testing.assert_close(alpha, ss.normalized_variance(logits.detach(), "hellinger"), rtol=0, atol=0)
+        expected = ss.vwci_loss(logits, labels, measure="hellinger", differentiate_alpha=differentiate)
+        torch.testing.assert_close(loss, expected, rtol=0, atol=0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,16 +46,15 @@ def test_one_pass_losses_equal_the_oracle(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(MEASURES))
-@pytest.mark.parametrize("differentiate", [False, True])
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] > 1])
-def test_vwci_equals_the_oracle(kind: str, differentiate: bool, shape: tuple[int, ...]) -> None:
-    logits, labels = batch(shape)
-    array = logits.numpy()
-    alpha = oracle.alpha(array, kind)
-    values = (1 - alpha) * oracle.ground_truth(array, labels.numpy()) + alpha * oracle.uniform(array)
-    assert_reductions(
-        lambda **kw: ss.vwci_loss(logits, labels, measure=kind, differentiate_alpha=differentiate, **kw), values
-    )
+def test_vwci_equals_the_oracle(kind: str) -> None:
+    for shape in (shape for shape in SHAPES if shape[0] > 1):
+        logits, labels = batch(shape)
+        array = logits.numpy()
+        alpha = oracle.alpha(array, kind)
+        values = (1 - alpha) * oracle.ground_truth(array, labels.numpy()) + alpha * oracle.uniform(array)
+        for differentiate in (False, True):
+            loss = functools.partial(ss.vwci_loss, measure=kind, differentiate_alpha=differentiate)
+            assert_reductions(functools.partial(loss, logits, labels), values)
 
 
 def assert_reductions(loss: Callable[..., Tensor], values: oracle.Array) -> None:
@@ -85,7 +86,7 @@ def test_vwci_of_agreeing_passes_is_cross_entropy() -> None:
     torch.testing.assert_close(ss.vwci_loss(logits.expand(5, 8, 10), labels), F.cross_entropy(logits[0], labels))
 
 
-@pytest.mark.parametrize("beta", [1.0, 0.1, 1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("beta", [1.0, 1e-2, 1e-4])
 def test_ci_is_scaled_label_smoothing_up_to_a_constant(beta: float) -> None:
     constants = []
     for seed in range(3):
@@ -101,29 +102,30 @@ def test_ci_is_scaled_label_smoothing_up_to_a_constant(beta: float) -> None:
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
-def test_weights_and_ignored_labels_mean_what_they_mean_in_torch(reduction: str, epsilon: float) -> None:
+def test_weights_and_ignored_labels_equal_torch(reduction: str) -> None:
     logits, labels = batch((12, 5))
     labels[[2, 7]] = -100
     weight = torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.1
-    options = {"weight": weight, "reduction": reduction}
-    reference = F.cross_entropy(logits, labels, label_smoothing=epsilon, **options)  # type: ignore[arg-type]
-    torch.testing.assert_close(ss.label_smoothing_loss(logits, labels, label_smoothing=epsilon, **options), reference)  # type: ignore[arg-type]
-    if epsilon == 0:
-        torch.testing.assert_close(ss.cross_entropy_loss(logits, labels, **options), reference)  # type: ignore[arg-type]
-        torch.testing.assert_close(ss.vwci_loss(logits.expand(3, 12, 5), labels, **options), reference)  # type: ignore[arg-type]
+    options: Any = {"weight": weight, "reduction": reduction}
+    for smoothing in (0.0, 0.1, 1.0):
+        reference = F.cross_entropy(logits, labels, label_smoothing=smoothing, **options)
+        ours = ss.label_smoothing_loss(logits, labels, label_smoothing=smoothing, **options)
+        torch.testing.assert_close(ours, reference)
+        if smoothing == 0:
+            torch.testing.assert_close(ss.cross_entropy_loss(logits, labels, **options), reference)
+            torch.testing.assert_close(ss.vwci_loss(logits.expand(3, 12, 5), labels, **options), reference)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
-def test_narrow_integer_labels_do_not_wrap_around(dtype: torch.dtype) -> None:
+def test_narrow_integer_labels_do_not_wrap_around() -> None:
     logits, _ = batch((4, 200))
-    labels = torch.tensor([0, 100, 120, 127], dtype=dtype)
-    if dtype == torch.uint8:
-        labels[1] = 156  # which is -100, the ignored label, in eight bits
-    torch.testing.assert_close(
-        ss.cross_entropy_loss(logits, labels, reduction="none"),
-        F.cross_entropy(logits, labels.long(), reduction="none"),
-    )
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
+        labels = torch.tensor([0, 100, 120, 127], dtype=dtype)
+        if dtype == torch.uint8:
+            labels[1] = 156  # which is -100, the ignored label, in eight bits
+        torch.testing.assert_close(
+            ss.cross_entropy_loss(logits, labels, reduction="none"),
+            F.cross_entropy(logits, labels.long(), reduction="none"),
+        )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), float("inf")])

@@ -1,4 +1,4 @@
-"""Bins of the confidence: the arithmetic that finds them against a search, value for value."""
+"""Equal-width bins compared with a search, value for value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def neighbours(values: Tensor) -> Tensor:
     return near[(near >= 0) & (near <= 1)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     dtype=st.sampled_from(DTYPES),
     bins=st.integers(1, 200) | st.sampled_from([255, 256, 257, 1000, 4096, 10_007, 100_003]),
@@ -40,21 +40,18 @@ def test_every_value_gets_the_bin_that_a_search_finds(dtype: torch.dtype, bins: 
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("bins", [1, 2, 3, 7, 10, 15, 20, 31, 32, 33, 64, 100, 127, 256, 300, 511, 1000])
-def test_every_value_that_half_precision_has(dtype: torch.dtype, bins: int) -> None:
+def test_every_value_of_half_precision(dtype: torch.dtype) -> None:
     values = torch.arange(2**15, dtype=torch.int16).view(dtype)
     values = values[values <= 1]
-    torch.testing.assert_close(bin_index(values, bins), searched(values, bins), rtol=0, atol=0)
+    for bins in (1, 2, 3, 7, 10, 15, 20, 31, 32, 33, 64, 100, 127, 256, 300, 511, 1000):
+        torch.testing.assert_close(bin_index(values, bins), searched(values, bins), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_ends_and_what_rounding_puts_beyond_them(dtype: torch.dtype) -> None:
-    above = 1 + torch.finfo(dtype).eps
-    for bins in (1, 2, 20):
-        index = bin_index(torch.tensor([0, torch.finfo(dtype).tiny, 1, above], dtype=dtype), bins)
-        assert index.tolist() == [0, 0, bins - 1, bins - 1]
-
-
-def test_no_values_and_values_in_a_table() -> None:
+def test_the_ends_and_shapes() -> None:
+    for dtype in DTYPES:
+        above = 1 + torch.finfo(dtype).eps  # a value that rounding puts beyond 1
+        for bins in (1, 2, 20):
+            index = bin_index(torch.tensor([0, torch.finfo(dtype).tiny, 1, above], dtype=dtype), bins)
+            assert index.tolist() == [0, 0, bins - 1, bins - 1]
     assert bin_index(torch.tensor([]), 20).tolist() == []
     assert bin_index(torch.tensor([[0.05, 0.051], [0.5, 0.99]]), 20).tolist() == [[0, 1], [9, 19]]

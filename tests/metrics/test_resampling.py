@@ -1,3 +1,5 @@
+"""Resamples of examples and of groups."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -6,13 +8,13 @@ import torch
 
 import example_oracle as reference
 import singleshot as ss
-from singleshot.metrics import Examples, adaptive_ece, debiased_ece
+from singleshot.metrics import Examples, adaptive_ece, bootstrap, debiased_ece
 from singleshot.metrics.estimates import Estimator
-from singleshot.metrics.resampling import draw_counts, resample, sort_examples, whole
+from singleshot.metrics.resampling import draw_counts, resample, resample_groups, sort_examples, whole
+from singleshot.metrics.significance import compare_resampled, resampled_metrics
 
 
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("size", [1, 2, 60])
+@pytest.mark.parametrize(("size", "ties"), [(1, False), (2, True), (60, False), (60, True)])
 def test_a_resample_has_the_metrics_of_its_examples_written_out(size: int, ties: bool) -> None:
     examples = reference.drawn(size, seed=size, ties=ties)
     table = sort_examples(examples, 20)
@@ -72,3 +74,36 @@ def test_huge_logits_and_the_whole_agree_with_a_calibration() -> None:
     for name in result.metrics():
         assert float(found[name]) == pytest.approx(getattr(result, name), rel=1e-6), name
     assert adaptive_ece(examples) == pytest.approx(result.ece)  # nearly all confidences are 1: one bin
+
+
+def test_groups_of_examples_give_nearly_the_same_intervals() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(20_000, 4, generator=generator) * 2
+    labels = torch.multinomial((logits / 1.5).softmax(1), 1, generator=generator).squeeze(1)
+    a, b = (Examples.of(logits=logits * scale, labels=labels) for scale in (1.0, 1.2))
+    exact, grouped = bootstrap(a, replicates=300), bootstrap(a, replicates=300, groups=1000)
+    for name, one in exact.items():
+        assert grouped[name].estimate == one.estimate
+        assert grouped[name].standard_error == pytest.approx(one.standard_error, rel=0.25), name
+        width = one.high - one.low
+        assert grouped[name].low == pytest.approx(one.low, abs=0.25 * width), name
+        assert grouped[name].high == pytest.approx(one.high, abs=0.25 * width), name
+    for groups in (None, 1000):
+        first, second = (resampled_metrics(one, ("ece", "nll"), replicates=300, groups=groups) for one in (a, b))
+        found = compare_resampled(first, second, "nll")
+        assert found.low < found.difference < found.high < 0
+        if groups is None:
+            exact_nll = found
+    assert found.difference == exact_nll.difference
+    assert found.high - found.low == pytest.approx(exact_nll.high - exact_nll.low, rel=0.25)
+    with pytest.raises(ValueError, match=r"groups must be at most the number of examples, 3, got 5"):
+        bootstrap(Examples.of(logits=logits[:3], labels=labels[:3]), replicates=10, groups=5)
+
+
+def test_a_resample_is_divided_by_its_own_size() -> None:
+    # Every example has the same NLL and Brier score, and so has their mean; groups of 3 and 2 make resamples of 4 to 6.
+    examples = Examples.of(probs=torch.full((5, 2), 0.5, dtype=torch.float64), labels=torch.tensor([0, 1, 0, 1, 0]))
+    found = list(resample_groups(sort_examples(examples, 20), 2, 50, seed=0))
+    assert {float(one.cells.size.sum()) for one in found} == {4, 5, 6}
+    assert [float(one.nll) for one in found] == pytest.approx([np.log(2)] * 50)
+    assert [float(one.brier) for one in found] == pytest.approx([0.5] * 50)

@@ -52,22 +52,20 @@ def test_saved_and_empty_histograms() -> None:
         ss.VarianceHistogram(bins=0)
 
 
-@pytest.mark.parametrize(
-    ("logits", "labels", "message"),
-    [
+def test_invalid_input_is_named_and_adds_nothing() -> None:
+    invalid = [
         (torch.zeros(2, 4, 3), torch.tensor([0.9, 1.2, 2.7, 3.0]), "integer class indices"),
         (torch.zeros(2, 4, 3), torch.tensor([0]), r"labels must have shape \(4,\)"),
         (torch.zeros(2, 4, 3), torch.tensor([0, 1, 2, 9]), r"labels\[3\] = 9"),
         (torch.zeros(1, 4, 3), torch.tensor([0, 1, 2, 0]), "at least 2 stochastic passes"),
         (torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]), r"\(T, B, C\)"),
         (torch.full((2, 4, 3), float("nan")), torch.tensor([0, 1, 2, 0]), "logits must be finite.*8 of 8 rows"),
-    ],
-)
-def test_bad_input_is_named_and_adds_nothing(logits: Tensor, labels: Tensor, message: str) -> None:
+    ]
     histogram = ss.VarianceHistogram()
     before = histogram.to_json()
-    with pytest.raises((TypeError, ValueError), match=message):
-        histogram.update(logits=logits, labels=labels)
+    for logits, labels, message in invalid:
+        with pytest.raises(TypeError if "integer" in message else ValueError, match=message):
+            histogram.update(logits=logits, labels=labels)
     assert histogram.to_json() == before
     with pytest.raises(ValueError, match="measure='tv' is unknown"):
         ss.VarianceHistogram(measure="tv")

@@ -1,13 +1,16 @@
+"""Bootstrap intervals and Wilson intervals."""
+
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from interval_coverage import simulate, simulate_classwise
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 
 import example_oracle as reference
 from singleshot.metrics import Examples, bootstrap, risk_coverage, wilson_interval
@@ -28,10 +31,10 @@ PROMISED = (
 
 
 @pytest.mark.parametrize("world", ["calibrated", "overconfident", "constant gap"])
-def test_intervals_hold_the_truth_as_often_as_promised(world: str) -> None:
-    """The small version of benchmarks/interval_coverage.py: a share of 95 % misses these bounds once in 10,000 runs.
+def test_intervals_have_their_nominal_coverage(world: str) -> None:
+    """A small version of benchmarks/interval_coverage.py: a coverage of 95 % misses these bounds once in 10,000 runs.
 
-    Who is always right is too wide: some must miss, and the width be no more than twice that of ± 1.96 deviations.
+    Intervals must not be too wide either: some must miss, and the width is at most twice that of ± 1.96 deviations.
     """
     trials = 100
     outcome = simulate(world, trials=trials, size=500, replicates=100, seed=5)
@@ -137,18 +140,18 @@ def test_the_order_of_the_examples_does_not_move_the_estimates() -> None:
         assert moved[name].estimate == pytest.approx(found.estimate, abs=1e-12), name
 
 
-@pytest.mark.parametrize("correct", [True, False])
-def test_all_correct_and_all_wrong(correct: bool) -> None:
-    intervals = bootstrap(reference.made([1.0] * 40, [correct] * 40), replicates=50)
-    error = 0.0 if correct else 1.0
-    for name in ("ece", "adaptive_ece", "mce", "rmsce", "overconfidence"):
-        assert intervals[name].estimate == error
-        assert intervals[name].low - 0.05 <= error <= intervals[name].high + 0.05, name
-    accuracy = intervals["accuracy"]
-    assert accuracy.low < accuracy.high, "no data say that all predictions are right"
-    assert intervals["aurc"].estimate == error
-    for name in ("underconfidence", "excess_aurc"):  # with one answer to all there is no better order
-        assert (intervals[name].estimate, intervals[name].low) == (0, 0)
+def test_all_correct_and_all_wrong() -> None:
+    for correct in (True, False):
+        intervals = bootstrap(reference.made([1.0] * 40, [correct] * 40), replicates=50)
+        error = 0.0 if correct else 1.0
+        for name in ("ece", "adaptive_ece", "mce", "rmsce", "overconfidence"):
+            assert intervals[name].estimate == error
+            assert intervals[name].low - 0.05 <= error <= intervals[name].high + 0.05, name
+        accuracy = intervals["accuracy"]
+        assert accuracy.low < accuracy.high, "no data prove that all predictions are correct"
+        assert intervals["aurc"].estimate == error
+        for name in ("underconfidence", "excess_aurc"):  # with equal answers there is no better order
+            assert (intervals[name].estimate, intervals[name].low) == (0, 0)
 
 
 def test_far_from_calibrated_the_error_is_not_zero_and_near_it_may_be() -> None:
@@ -164,14 +167,48 @@ def test_an_infinite_nll_has_no_interval_and_spoils_nothing_else() -> None:
     assert all(math.isfinite(found.high) for name, found in intervals.items() if name != "nll")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"replicates": 1}, "replicates must be a whole number of at least 2"),
-        ({"level": 95}, "level must lie strictly between 0 and 1"),
-        ({"bins": 0}, "bins must be a whole number of at least 1"),
-    ],
-)
-def test_mistakes_are_named(options: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        bootstrap(reference.drawn(5), **options)
+def test_invalid_options_are_named() -> None:
+    invalid: list[tuple[type[Exception], dict[str, Any], str]] = [
+        (ValueError, {"replicates": 1}, "replicates must be a whole number of at least 2"),
+        (TypeError, {"replicates": 10.0}, "replicates must be a whole number of at least 2"),
+        (ValueError, {"level": 95}, "level must lie strictly between 0 and 1"),
+        (ValueError, {"bins": 0}, "bins must be a whole number of at least 1"),
+    ]
+    for error, options, message in invalid:
+        with pytest.raises(error, match=message):
+            bootstrap(reference.drawn(5), **options)
+
+
+@given(st.integers(1, 1000), st.data(), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_wilson_equals_scipy(count: int, data: st.DataObject, level: float) -> None:
+    successes = data.draw(st.integers(0, count))
+    low, high = wilson_interval(successes, count, level)
+    expected = binomtest(successes, count).proportion_ci(level, method="wilson")
+    assert low == pytest.approx(expected.low, abs=1e-12)
+    assert high == pytest.approx(expected.high, abs=1e-12)
+    assert low <= successes / count <= high
+
+
+def test_wilson_of_all_none_and_nothing() -> None:
+    low, high = wilson_interval([0, 7, 0], [7, 7, 0])
+    assert low[0] == 0
+    assert high[1] == 1
+    assert 0 < high[0] < 1
+    assert 0 < low[1] < 1
+    assert np.isnan([low[2], high[2]]).all()
+
+
+def test_invalid_proportions_are_named() -> None:
+    invalid: list[tuple[tuple[Any, ...], str]] = [
+        (([3], [2]), r"successes must lie between 0 and counts: got 3 of 2 at 0"),
+        (([-1], [2]), "successes must lie between"),
+        (([1, 2], [1, 2, 3]), "one shape"),
+        ((["a"], [1]), "successes must be numbers"),
+        (([1], [2], 1.0), "level must lie strictly between 0 and 1"),
+        (([1], [2], 95), "level must lie"),
+    ]
+    for arguments, message in invalid:
+        with pytest.raises(ValueError, match=message):
+            wilson_interval(*arguments)
+    with pytest.raises(TypeError, match="successes must be numbers"):
+        wilson_interval([object()], [1])  # type: ignore[arg-type]

@@ -1,21 +1,28 @@
+"""The debiased, smooth and adaptive ECE."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 from scipy.stats import foldnorm, norm
 
 import example_oracle as reference
-from singleshot.metrics import debiased_ece
+from singleshot.metrics import adaptive_ece, debiased_ece, smooth_ece
 from singleshot.metrics.binning import (
+    GRID,
     BinSums,
     debiased_error,
     debiased_overconfident_part,
     debiased_square_error,
+    equal_mass_index,
     gaps_of,
     mean_absolute_normal,
     negated,
+    smoothed,
 )
 from singleshot.metrics.resampling import binned, sort_examples, whole
 
@@ -58,9 +65,8 @@ def negative_part(mean: float, variance: float) -> float:
     return positive_part(-mean, variance)
 
 
-@pytest.mark.parametrize("size", [1, 30, 500])
-@pytest.mark.parametrize("slope", [0.5, 0.8, 1.0])
-def test_equals_the_literal_formula(size: int, slope: float) -> None:
+@pytest.mark.parametrize(("size", "slope"), [(1, 0.5), (30, 0.8), (30, 1.0), (500, 0.8), (500, 1.0)])
+def test_debiased_ece_equals_the_literal_formula(size: int, slope: float) -> None:
     examples = reference.drawn(size, seed=size, slope=slope)
     expected = max(literal_debiased(*reference.plain(examples), 20, folded), 0)
     assert debiased_ece(examples) == pytest.approx(expected, abs=1e-10)
@@ -77,7 +83,7 @@ def test_mean_absolute_normal_at_the_edges() -> None:
 
 
 @pytest.mark.parametrize(("slope", "truth"), [(1.0, 0.0), (0.9, 0.0775)])
-def test_has_less_bias_than_the_plain_error_and_is_never_negative(slope: float, truth: float) -> None:
+def test_debiased_ece_has_less_bias_than_the_plain_error_and_is_never_negative(slope: float, truth: float) -> None:
     plain, debiased = [], []
     for seed in range(200):
         examples = reference.drawn(500, seed, slope=slope)
@@ -103,10 +109,77 @@ def test_the_square_error_has_no_bias_in_the_mean() -> None:
     assert debiased_error(gaps_of(sums)).shape == (20000,)
 
 
-@pytest.mark.parametrize("correct", [True, False])
-def test_one_example_and_all_alike(correct: bool) -> None:
-    for confidence in (0.5, 1.0):
-        for size in (1, 50):
-            value = debiased_ece(reference.made([confidence] * size, [correct] * size))
-            assert 0 <= value <= abs(confidence - correct) + 1e-12
+def test_debiased_ece_of_one_example_and_of_equal_ones() -> None:
+    for correct, confidence, size in product((True, False), (0.5, 1.0), (1, 50)):
+        value = debiased_ece(reference.made([confidence] * size, [correct] * size))
+        assert 0 <= value <= abs(confidence - correct) + 1e-12
     assert debiased_ece(reference.made([1.0] * 50, [False] * 50)) == pytest.approx(1, abs=0.02)
+
+
+def test_smooth_ece_equals_mirror_images_up_to_the_grid() -> None:
+    for bandwidth, seed in product((0.02, 0.1, 0.5), (0, 1)):
+        examples = reference.drawn(60, seed)
+        expected = reference.smooth_ece(*reference.plain(examples), bandwidth)
+        assert smooth_ece(examples, bandwidth) == pytest.approx(expected, rel=0.01)
+
+
+def test_the_bandwidth_equals_the_error() -> None:
+    for seed in range(3):
+        examples = reference.drawn(500, seed, slope=0.8)
+        error = smooth_ece(examples)
+        assert smooth_ece(examples, error) == pytest.approx(error, rel=1e-9)
+        assert smooth_ece(examples, error / 2) >= error >= smooth_ece(examples, min(1.0, error * 2))
+
+
+def test_a_confidence_that_is_always_wrong_by_the_same_has_that_error() -> None:
+    """All residuals have one sign: the kernel keeps their sum, wherever it is reflected."""
+    for confidence in (0.5, 0.9, 1.0):
+        examples = reference.made([confidence] * 40, [False] * 40)
+        assert smooth_ece(examples) == pytest.approx(confidence, abs=1e-6)
+
+
+def test_smoothing_keeps_the_sum_and_a_constant() -> None:
+    values = np.random.default_rng(0).random(GRID)
+    assert smoothed(values, 0.05).sum() == pytest.approx(values.sum())
+    np.testing.assert_allclose(smoothed(np.ones(GRID), 0.3), 1)
+
+
+def test_perfect_predictions_have_no_smooth_error() -> None:
+    assert smooth_ece(reference.made([1.0] * 5, [True] * 5)) == pytest.approx(0, abs=1e-9)
+
+
+def test_bandwidths_outside_the_unit_interval_are_refused() -> None:
+    for bandwidth in (0.0, -1.0, 2.0, float("nan")):
+        with pytest.raises(ValueError, match=r"bandwidth must lie in \(0, 1\]"):
+            smooth_ece(reference.drawn(5), bandwidth)
+
+
+def test_adaptive_ece_equals_the_oracle() -> None:
+    for bins, size, ties in product((1, 2, 15, 20), (1, 7, 100), (False, True)):
+        examples = reference.drawn(size, seed=size, ties=ties)
+        confidence, correct = reference.plain(examples)
+        groups = reference.mass_groups(confidence, bins)
+        assert equal_mass_index(confidence, bins).tolist() == groups, (bins, size, ties)
+        assert adaptive_ece(examples, bins) == pytest.approx(reference.ece(confidence, correct, groups), abs=1e-12)
+
+
+def test_distinct_confidences_fill_the_bins_equally() -> None:
+    index = equal_mass_index(np.random.default_rng(0).random(400), 20)
+    assert np.bincount(index).tolist() == [20] * 20
+
+
+@given(st.lists(st.sampled_from([0.1, 0.5, 0.5000001, 0.9, 1.0]), min_size=1, max_size=50), st.integers(1, 30))
+@settings(max_examples=60, deadline=None)
+def test_equal_confidences_share_a_bin_and_order_does_not_matter(values: list[float], bins: int) -> None:
+    confidence = np.array(values)
+    index = equal_mass_index(confidence, bins)
+    for value in set(values):
+        assert len(set(index[confidence == value].tolist())) == 1
+    assert (np.diff(index[np.argsort(confidence, kind="stable")]) >= 0).all()
+    assert (equal_mass_index(confidence[::-1].copy(), bins)[::-1] == index).all()
+    assert 0 <= index.min() <= index.max() < bins
+
+
+def test_bins_of_the_adaptive_ece_are_checked() -> None:
+    with pytest.raises(ValueError, match="bins must be a whole number of at least 1"):
+        adaptive_ece(reference.drawn(5), bins=0)
