@@ -10,7 +10,7 @@ import example_oracle as reference
 import singleshot as ss
 from singleshot.metrics import Examples, adaptive_ece, bootstrap, debiased_ece
 from singleshot.metrics.estimates import Estimator
-from singleshot.metrics.resampling import draw_counts, resample, resample_groups, sort_examples, whole
+from singleshot.metrics.resampling import draw_counts, resample, resample_groups, sort_examples
 from singleshot.metrics.significance import compare_resampled, resampled_metrics
 
 
@@ -18,7 +18,7 @@ from singleshot.metrics.significance import compare_resampled, resampled_metrics
 def test_a_resample_has_the_metrics_of_its_examples_written_out(size: int, ties: bool) -> None:
     examples = reference.drawn(size, seed=size, ties=ties)
     table = sort_examples(examples, 20)
-    estimator = Estimator.of(table, whole(table))
+    estimator = Estimator.of(examples, 20)
     mass_of = dict(
         zip(*(reference.plain(examples)[0], reference.mass_groups(examples.confidence.numpy(), 20)), strict=True)
     )
@@ -68,8 +68,7 @@ def test_huge_logits_and_the_whole_agree_with_a_calibration() -> None:
     calibration = ss.Calibration()
     calibration.update(logits=logits, labels=labels)
     examples = Examples.of(logits=logits, labels=labels)
-    table = sort_examples(examples, 20)
-    found = Estimator.of(table, whole(table)).metrics(whole(table))
+    found = Estimator.of(examples, 20).estimates()
     result = calibration.compute()
     for name in result.metrics():
         assert float(found[name]) == pytest.approx(getattr(result, name), rel=1e-6), name

@@ -17,7 +17,7 @@ from singleshot.metrics.classwise import MIN_PER_CLASS, ClasswiseGroups
 from singleshot.metrics.estimates import METRICS, Estimator
 from singleshot.metrics.examples import ExampleGathering, Examples, ScoredBatch
 from singleshot.metrics.intervals import Interval, bootstrap
-from singleshot.metrics.resampling import GROUPS, sort_examples, whole
+from singleshot.metrics.resampling import GROUPS
 from singleshot.metrics.selective import Threshold, threshold_for_accuracy
 from singleshot.metrics.significance import ConsistencyTest, consistency_test
 from singleshot.predictions import Predictions
@@ -157,9 +157,7 @@ def evaluate_batches(
         if groups is not None and count >= MIN_PER_CLASS * classes:
             intervals["classwise_ece"] = groups.interval(replicates=replicates)
     else:
-        table = sort_examples(examples, bins)
-        sums = whole(table)
-        estimates = {name: float(value) for name, value in Estimator.of(table, sums).metrics(sums).items()}
+        estimates = Estimator.of(examples, bins).estimates()
     is_tested = replicates and test_calibration
     consistency = consistency_test(examples, replicates=replicates, bins=bins) if is_tested else None
     return Evaluation(result, examples, intervals, consistency, estimates)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,41 +29,27 @@ from singleshot.metrics.resampling import ResampleSums, SortedExamples, binned, 
 from singleshot.metrics.selective import excess_over_oracle
 
 Array = NDArray[np.float64]
-GapErrors = Mapping[str, Callable[[Gaps], Array]]
+ErrorOfGaps = Callable[[Gaps], Array]
 
 
 def _largest_gap(gaps: Gaps) -> Array:
     return np.asarray(np.abs(gaps.gap).max(-1))
 
 
-PLAIN_ERRORS: GapErrors = {
-    "ece": plain_error,
-    "debiased_ece": lambda gaps: np.maximum(debiased_error(gaps), 0),
-    "adaptive_ece": plain_error,
-    "mce": _largest_gap,
-    "rmsce": lambda gaps: np.sqrt((gaps.share * gaps.gap**2).sum(-1)),
-    "overconfidence": overconfident_part,
-    "underconfidence": lambda gaps: overconfident_part(negated(gaps)),
+ERRORS: dict[str, tuple[ErrorOfGaps, ErrorOfGaps]] = {
+    "ece": (plain_error, debiased_error),
+    "debiased_ece": (lambda gaps: np.maximum(debiased_error(gaps), 0), debiased_error),
+    "adaptive_ece": (plain_error, debiased_error),
+    "mce": (_largest_gap, _largest_gap),
+    "rmsce": (lambda gaps: np.sqrt((gaps.share * gaps.gap**2).sum(-1)), debiased_square_error),
+    "overconfidence": (overconfident_part, debiased_overconfident_part),
+    "underconfidence": (
+        lambda gaps: overconfident_part(negated(gaps)),
+        lambda gaps: debiased_overconfident_part(negated(gaps)),
+    ),
 }
-UNBIASED_ERRORS: GapErrors = {
-    "ece": debiased_error,
-    "debiased_ece": debiased_error,
-    "adaptive_ece": debiased_error,
-    "mce": _largest_gap,
-    "rmsce": debiased_square_error,
-    "overconfidence": debiased_overconfident_part,
-    "underconfidence": lambda gaps: debiased_overconfident_part(negated(gaps)),
-}
-BIASED_UP = (
-    "ece",
-    "debiased_ece",
-    "adaptive_ece",
-    "smooth_ece",
-    "mce",
-    "rmsce",
-    "overconfidence",
-    "underconfidence",
-)
+"""The plain and the unbiased formula of each binned error."""
+BIASED_UP = (*list(ERRORS)[:3], "smooth_ece", *list(ERRORS)[3:])
 """Errors that are 0 for perfect calibration and never negative, so that sampling noise alone makes them positive."""
 METRICS = ("accuracy", *BIASED_UP, "nll", "brier", "mean_confidence", "aurc", "excess_aurc")
 HIGHER_IS_BETTER = ("accuracy",)
@@ -77,75 +63,77 @@ class Estimator:
     """
 
     table: SortedExamples
+    own: ResampleSums  # of the examples themselves
     bandwidth: float
 
     @classmethod
-    def of(cls, table: SortedExamples, sums: ResampleSums) -> Estimator:
-        """Build the estimator of these examples from their own sums."""
-        return cls(table, fixed_point_bandwidth(grid_residual(sums.cells, table), len(table)))
+    def of(cls, examples: Examples, bins: int = 20) -> Estimator:
+        """Sort the examples and choose the bandwidth."""
+        table = sort_examples(examples, bins)
+        own = whole(table)
+        return cls(table, own, fixed_point_bandwidth(grid_residual(own.cells, table), len(table)))
 
-    def metrics(self, sums: ResampleSums, names: Sequence[str] = METRICS) -> dict[str, Array]:
-        """Compute metrics by their plain formulas, of one resample or, with a leading axis, of many."""
-        return self._compute(sums, names, PLAIN_ERRORS, self._smooth_error)
+    def estimates(self, names: Sequence[str] = METRICS) -> dict[str, float]:
+        """Compute the metrics of the examples by their plain formulas."""
+        return {name: float(value) for name, value in self.metrics(self.own, names).items()}
 
-    def unbiased(self, sums: ResampleSums, names: Sequence[str] = METRICS) -> dict[str, Array]:
-        """Compute metrics without the bias from sampling noise, for intervals.
-
-        Binned and smooth errors are debiased and not clipped at 0. ``rmsce`` is squared, where the correction is exact.
-        ``mce`` is not corrected here, but in `centres`.
-        """
-        return self._compute(sums, names, UNBIASED_ERRORS, self._debiased_smooth_error)
-
-    def _compute(
-        self, sums: ResampleSums, names: Sequence[str], errors: GapErrors, smooth: Callable[[BinSums], Array]
+    def metrics(
+        self, sums: ResampleSums, names: Sequence[str] = METRICS, *, unbiased: bool = False
     ) -> dict[str, Array]:
-        total, correct = len(self.table), sums.cells.correct.sum(-1)
-        equal_width, equal_mass = (
-            gaps_of(binned(sums.cells, starts)) for starts in (self.table.width_bins, self.table.mass_bins)
-        )
-        formulas: dict[str, Callable[[], Array]] = {
+        """Compute the metrics of one resample or, with a leading axis, of many.
+
+        With ``unbiased``, for intervals, binned and smooth errors are debiased and not clipped at 0. ``rmsce`` is then
+        squared, where the correction is exact, and ``mce`` is not corrected here, but in `centres`.
+        """
+        cells, table, total = sums.cells, self.table, len(self.table)
+        correct = cells.correct.sum(-1)
+        equal_width, equal_mass = (gaps_of(binned(cells, starts)) for starts in (table.width_bins, table.mass_bins))
+
+        def smooth_ece_of_cells() -> Array:
+            if unbiased:
+                return debiased_smooth_error(binned(cells, table.grid_bins), table.grid_cells, self._kernel)
+            return smooth_error(grid_residual(cells, table), total, self.bandwidth)
+
+        others: dict[str, Callable[[], Array]] = {
             "accuracy": lambda: correct / total,
-            "smooth_ece": lambda: smooth(sums.cells),
+            "smooth_ece": smooth_ece_of_cells,
             "nll": lambda: sums.nll,
             "brier": lambda: sums.brier,
-            "mean_confidence": lambda: sums.cells.confidence.sum(-1) / total,
+            "mean_confidence": lambda: cells.confidence.sum(-1) / total,
             "aurc": lambda: sums.aurc,
             "excess_aurc": lambda: excess_over_oracle(sums.aurc, correct, total),
         }
-        return {
-            name: errors[name](equal_mass if name == "adaptive_ece" else equal_width)
-            if name in errors
-            else formulas[name]()
-            for name in names
-        }
-
-    def _smooth_error(self, cells: BinSums) -> Array:
-        return smooth_error(grid_residual(cells, self.table), len(self.table), self.bandwidth)
-
-    def _debiased_smooth_error(self, cells: BinSums) -> Array:
-        return debiased_smooth_error(binned(cells, self.table.grid_bins), self.table.grid_cells, self._kernel)
+        found = {}
+        for name in names:
+            if name in ERRORS:
+                gaps = equal_mass if name == "adaptive_ece" else equal_width
+                found[name] = ERRORS[name][unbiased](gaps)
+            else:
+                found[name] = others[name]()
+        return found
 
     @cached_property
     def _kernel(self) -> Array:
         return coarse_kernel(self.bandwidth)
 
-    def centres(self, sums: ResampleSums, resampled: dict[str, Array]) -> dict[str, float]:
+    def centres(self, resampled: dict[str, Array]) -> dict[str, float]:
         """Return the centre of each metric's interval; ``resampled`` holds the unbiased metrics of the resamples."""
-        found = {name: float(value) for name, value in self.unbiased(sums, tuple(resampled)).items()}
+        unbiased = self.metrics(self.own, tuple(resampled), unbiased=True)
+        found = {name: float(value) for name, value in unbiased.items()}
         if "mce" in found:  # the bias of the resamples estimates the bias of the examples
             found["mce"] = 2 * found["mce"] - float(resampled["mce"].mean())
         return found
 
-    def if_calibrated(self, sums: ResampleSums, replicates: int, generator: np.random.Generator) -> dict[str, Array]:
+    def if_calibrated(self, replicates: int, generator: np.random.Generator) -> dict[str, Array]:
         """Simulate the errors of perfectly calibrated classifiers with the confidences of these examples.
 
         The number of hits in a cell is binomial at its mean confidence; cells are at most 1/1024 wide.
         """
-        count, _, confidence = sums.cells
+        count, _, confidence = self.own.cells
         chance = np.clip(confidence / count, 0, 1)
         correct = generator.binomial(count.astype(np.int64), chance, size=(replicates, len(count))).astype(float)
         cells = BinSums(np.broadcast_to(count, correct.shape), correct, np.broadcast_to(confidence, correct.shape))
-        return self.metrics(sums._replace(cells=cells), BIASED_UP)
+        return self.metrics(self.own._replace(cells=cells), BIASED_UP)
 
 
 def debiased_ece(examples: Examples, bins: int = 20) -> float:

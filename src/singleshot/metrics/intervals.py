@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from singleshot.common.checks import check_level, check_size
 from singleshot.metrics.estimates import BIASED_UP, METRICS, Estimator
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.resampling import ResampleSums, draw_resamples, sort_examples, stack, whole
+from singleshot.metrics.resampling import ResampleSums, draw_resamples, stack
 
 Array = NDArray[np.float64]
 BLOCK = 250
@@ -74,13 +74,11 @@ def bootstrap(
     """
     check_size("replicates", replicates, least=2)
     check_level(level)
-    table = sort_examples(examples, bins)
-    own = whole(table)
-    estimator = Estimator.of(table, own)
-    resampled = unbiased_metrics(estimator, draw_resamples(table, replicates, seed, groups=groups))
-    calibrated = estimator.if_calibrated(own, replicates, np.random.default_rng([seed, 1]))
-    plain = {name: float(value) for name, value in estimator.metrics(own).items()}
-    centres = estimator.centres(own, resampled)
+    estimator = Estimator.of(examples, bins)
+    resampled = unbiased_metrics(estimator, draw_resamples(estimator.table, replicates, seed, groups=groups))
+    calibrated = estimator.if_calibrated(replicates, np.random.default_rng([seed, 1]))
+    plain = estimator.estimates()
+    centres = estimator.centres(resampled)
     found: dict[str, Interval] = {}
     for name, values in resampled.items():
         if not np.isfinite(plain[name]):
@@ -108,7 +106,7 @@ def unbiased_metrics(
     """Compute the unbiased metrics of an iterator of resamples, a block at a time."""
     blocks: list[dict[str, Array]] = []
     while block := list(islice(resamples, BLOCK)):
-        blocks.append(estimator.unbiased(stack(block), names))
+        blocks.append(estimator.metrics(stack(block), names, unbiased=True))
     return {name: np.concatenate([block[name] for block in blocks]) for name in names}
 
 

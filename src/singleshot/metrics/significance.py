@@ -12,7 +12,7 @@ from singleshot.common.checks import check_choice, check_level, check_size
 from singleshot.metrics.estimates import BIASED_UP, HIGHER_IS_BETTER, METRICS, Estimator
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.intervals import around, unbiased_metrics
-from singleshot.metrics.resampling import draw_resamples, sort_examples, whole
+from singleshot.metrics.resampling import draw_resamples, sort_examples
 
 STATISTICS = ("ece", "total")
 
@@ -144,13 +144,11 @@ def resampled_metrics(
     for metric in metrics:
         check_choice("metric", metric, METRICS)
     check_size("replicates", replicates, least=2)
-    table = sort_examples(examples, bins)
-    own = whole(table)
-    estimator = Estimator.of(table, own)
-    draws = draw_resamples(table, replicates, seed, groups=groups, by_position=True)
+    estimator = Estimator.of(examples, bins)
+    draws = draw_resamples(estimator.table, replicates, seed, groups=groups, by_position=True)
     values = unbiased_metrics(estimator, draws, metrics)
-    plain = {name: float(value) for name, value in estimator.metrics(own, metrics).items()}
-    return Resampled(len(examples), examples.labels_digest, plain, estimator.centres(own, values), values)
+    plain, centres = estimator.estimates(metrics), estimator.centres(values)
+    return Resampled(len(examples), examples.labels_digest, plain, centres, values)
 
 
 def compare_resampled(a: Resampled, b: Resampled, metric: str, *, level: float = 0.95) -> Comparison:
