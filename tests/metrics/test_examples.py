@@ -35,7 +35,10 @@ def test_every_value_equals_the_oracle(kind: str) -> None:
 def test_batches_of_any_size_give_the_same_examples(sizes: list[int]) -> None:
     logits, labels = predictions(sum(sizes))
     parts = zip(torch.split(logits, sizes), torch.split(labels, sizes), strict=True)
-    gathered = Examples.gather({"logits": part, "labels": target} for part, target in parts)
+    gathering = ExampleGathering()
+    for part, target in parts:
+        gathering.update(logits=part, labels=target)
+    gathered = gathering.finish()
     at_once = Examples.of(logits=logits, labels=labels)
     for name in ("confidence", "correct", "nll", "brier"):
         assert torch.equal(getattr(gathered, name), getattr(at_once, name))

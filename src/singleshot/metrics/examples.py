@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ from singleshot.common.checks import (
 )
 from singleshot.uncertainty import at_least_float32
 
+Values = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Confidence, correctness, NLL and Brier score of N examples, each of shape (N,)."""
 CHUNK_ELEMENTS = 2**19
 """Scores processed at a time: 2 MB of float32 stay in a core's cache, and temporaries do not grow with the data."""
 
@@ -62,7 +64,7 @@ class ScoredBatch:
         labels = check_labels(as_tensor(labels, "labels"), *scores.shape)
         on_device = labels.to(scores.device)
         valid_rows, requirement = (finite_rows, FINITE) if kind == "logits" else (probability_rows, PROBABILITIES)
-        reduce = rows_from_logits if kind == "logits" else rows_from_probs
+        reduce = reduce_logits if kind == "logits" else reduce_probs
         parts = []
         for rows in _chunks(scores):
             if not checked:
@@ -124,15 +126,9 @@ class Examples:
 
     @classmethod
     def of(cls, *, logits: Any = None, probs: Any = None, labels: Any) -> Examples:
-        """Reduce scores (N, C), given as logits or as probabilities, and labels (N,)."""
-        return cls.gather([{"logits": logits, "probs": probs, "labels": labels}])
-
-    @classmethod
-    def gather(cls, batches: Iterable[dict[str, Any]]) -> Examples:
-        """Reduce many batches, each a dict of the arguments of `of`, such as ``{"logits": ..., "labels": ...}``."""
+        """Reduce scores (N, C), given as logits or as probabilities, and labels (N,); see also `ExampleGathering`."""
         gathering = ExampleGathering()
-        for batch in batches:
-            gathering.update(**batch)
+        gathering.update(logits=logits, probs=probs, labels=labels)
         return gathering.finish()
 
 
@@ -174,16 +170,7 @@ class ExampleGathering:
         return Examples(**joined, labels_digest=digest)
 
 
-class Rows(NamedTuple):
-    """Per-example values, each of shape (N,)."""
-
-    confidence: Tensor  # probability of the predicted class
-    correct: Tensor  # whether the predicted class, the first of the largest, is the label
-    nll: Tensor  # −log p(y)
-    brier: Tensor  # Σ_c (p(c) − [c = y])²
-
-
-def rows_from_logits(logits: Tensor, labels: Tensor) -> Rows:
+def reduce_logits(logits: Tensor, labels: Tensor) -> Values:
     """Per-example values of finite logits (N, C).
 
     Odds are relative to the largest logit and the label's odds are kept separate, so no step subtracts nearly equal
@@ -201,28 +188,21 @@ def rows_from_logits(logits: Tensor, labels: Tensor) -> Rows:
     confidence = total.reciprocal()
     log_total = (other_odds + (label_odds - 1)).log1p()
     label_on_top = label_odds == 1
-    return Rows(
-        confidence=confidence,
-        correct=_label_is_first_largest(
-            logits, labels, label_on_top & (best_other < 1), label_on_top & (best_other == 1)
-        ),
-        nll=log_total + (top - label_logit),
-        brier=odds.square_().sum(1) * confidence.square() + (other_odds * confidence).square(),
-    )
+    ahead, tied = label_on_top & (best_other < 1), label_on_top & (best_other == 1)
+    correct = _label_is_first_largest(logits, labels, ahead, tied)
+    brier = odds.square_().sum(1) * confidence.square() + (other_odds * confidence).square()
+    return confidence, correct, log_total + (top - label_logit), brier
 
 
-def rows_from_probs(probs: Tensor, labels: Tensor) -> Rows:
+def reduce_probs(probs: Tensor, labels: Tensor) -> Values:
     """Per-example values of probabilities (N, C) that sum to 1; a label of probability 0 has an infinite NLL."""
     column = labels.unsqueeze(1)
     label_prob = probs.gather(1, column).squeeze(1).clamp(max=1)  # 1.0000001 is rounding
     others = probs.scatter(1, column, 0)
     best_other = others.amax(1)
-    return Rows(
-        confidence=torch.maximum(label_prob, best_other.clamp(max=1)),
-        correct=_label_is_first_largest(probs, labels, label_prob > best_other, label_prob == best_other),
-        nll=-label_prob.log(),
-        brier=others.square_().sum(1) + (1 - label_prob).square(),
-    )
+    confidence = torch.maximum(label_prob, best_other.clamp(max=1))
+    correct = _label_is_first_largest(probs, labels, label_prob > best_other, label_prob == best_other)
+    return confidence, correct, -label_prob.log(), others.square_().sum(1) + (1 - label_prob).square()
 
 
 def _label_is_first_largest(scores: Tensor, labels: Tensor, ahead: Tensor, tied: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from singleshot.common.checks import as_tensor, check_choice, check_labels, check_logits, check_size
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
-from singleshot.metrics.examples import rows_from_probs
+from singleshot.metrics.examples import reduce_probs
 from singleshot.metrics.state import AdditiveState, Layout, Options
 from singleshot.uncertainty import MEASURES, normalized_variance, predictive_mean
 
@@ -74,10 +74,10 @@ class VarianceHistogram(AdditiveState):
         labels = check_labels(as_tensor(labels, "labels"), *logits.shape[1:]).to(logits.device)
         bins = int(self._options["bins"])
         index = bin_index(normalized_variance(logits, str(self._options["measure"])).cpu(), bins)
-        rows = rows_from_probs(predictive_mean(logits), labels)
+        confidence, correct, *_ = reduce_probs(predictive_mean(logits), labels)
         self._sums["count"] += sum_by_bin(index, bins)
-        self._sums["correct"] += sum_by_bin(index[rows.correct.cpu()], bins)
-        self._sums["score"] += sum_by_bin(index, bins, rows.confidence.cpu())
+        self._sums["correct"] += sum_by_bin(index[correct.cpu()], bins)
+        self._sums["score"] += sum_by_bin(index, bins, confidence.cpu())
 
     def compute(self) -> VarianceBins:
         """Compute the histogram of the examples so far."""
