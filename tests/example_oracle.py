@@ -1,4 +1,4 @@
-"""The metrics of examples once more, in loops and the most literal way."""
+"""Reference implementations of the metrics of examples, with plain loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every formula once more, in plain float64 numpy and the most literal way, to judge the library by."""
+"""Reference implementations of every formula in plain float64 numpy."""
 
 from __future__ import annotations
 
