@@ -1,11 +1,11 @@
-"""Which reading of α for which noise? Survival in a ResNet, and strong dropout in VGG-16.
+"""Compare disagreement measures under different noise: survival in a ResNet, and strong dropout in VGG-16.
 
-    python benchmarks/alpha_by_regime.py OUTPUT [REGIME...]            runs are kept, and continued, in OUTPUT
+    python benchmarks/alpha_by_regime.py OUTPUT [REGIME...]            runs are kept in OUTPUT and resumed
 
-alpha_search.py varies dropout in a small CNN; here stochastic depth is varied in a narrow ResNet-18 on digits, and
-CIFAR-100 is learned by the small scale's VGG-16 with the paper's dropout of 0.5 in place of 0.2, which keeps its
-baseline from learning the images by heart. Training images that a run has not seen judge it; no test image is read.
-Each row is kept in results/alpha_regimes.json as it comes; what is there is not run again.
+alpha_search.py varies dropout in a small CNN. This script varies stochastic depth in a narrow ResNet-18 on digits, and
+trains the VGG-16 of the small scale on CIFAR-100 with the dropout of the paper, 0.5 instead of 0.2, with which the
+baseline does not memorise the images. Methods are evaluated on training images that the run has not seen; no test image
+is read. Each row is written to results/alpha_regimes.json when it is finished, and is not run again.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pathlib import Path
 import torch
 
 from singleshot.common.files import write_text
-from singleshot.grid.job import Job
+from singleshot.grid.training_job import TrainingJob
 from singleshot.paper.methods import METHODS, OTHER_MEASURES, base_recipe
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import Run
 from singleshot.training.trainer import train
 
 ROWS = Path(__file__).resolve().parent.parent / "results" / "alpha_regimes.json"
-ALL = ("baseline", "passes", "vwci", *(f"vwci_{reading}" for reading in OTHER_MEASURES))
+ALL = ("baseline", "passes", "vwci", *(f"vwci_{measure}" for measure in OTHER_MEASURES))
 SHOWN = ("accuracy", "ece", "nll", "overconfidence", "underconfidence")
 DIGITS = 898
 
 
 @dataclass(frozen=True)
 class Regime:
-    """One network, its noise and its images, and which methods are run on it from which seeds."""
+    """A network with its noise and images, and the methods and seeds to run."""
 
     title: str
     recipe: Recipe
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("regimes", nargs="*", metavar="REGIME", help=f"of {', '.join(REGIMES)}; none: all")
     arguments = parser.parse_args()
     if unknown := set(arguments.regimes) - set(REGIMES):
-        parser.error(f"no regime is called {', '.join(sorted(unknown))}; there are {', '.join(REGIMES)}")
+        parser.error(f"unknown regimes {', '.join(sorted(unknown))}; choose from {', '.join(REGIMES)}")
     torch.set_num_threads(1)
     for name in arguments.regimes or REGIMES:
         regime = REGIMES[name]
@@ -80,14 +80,14 @@ def main() -> None:
             for seed in regime.seeds:
                 recipe = replace(regime.recipe, seed=seed, **METHODS[method].changes).resolved()
                 row: dict[str, object] = {"regime": regime.title, "method": method, "seed": seed}
-                row["run"] = Job(recipe).key  # the hash of its recipe: one that has changed is another run
+                row["run"] = TrainingJob(recipe).key  # a changed recipe is another run
                 if not any(row["run"] == known["run"] for known in _rows()):
                     _keep(row | _metrics(recipe, arguments.output / f"{name}-{method}-{seed}"))
 
 
 def _metrics(recipe: Recipe, folder: Path) -> dict[str, object]:
     train(recipe, folder)
-    run = Run.open(folder)  # which knows where it was begun
+    run = Run.open(folder)
     last = run.records()[-1]
     place = {name: run.info.environment.get(name) for name in ("revision", "torch", "processor")}
     found: dict[str, object] = {**place, "trained_accuracy": last["train_accuracy"]}

@@ -1,10 +1,10 @@
-"""Which reading of α is right where? A search on validation images of digits, with seeds used nowhere else.
+"""Search for a disagreement measure on validation images of digits, with seeds that are used nowhere else.
 
     python benchmarks/alpha_search.py
 
-Regimes go from a network that has learned a few images by heart to one that is healthy and noisy. A reading is wanted
-that is bold in the first and gentle in the last, with nothing to tune. Each row is kept in results/alpha_search.json as
-it comes; the same command goes on. No test image is read.
+Regimes range from a network that has memorised a few images to a well-calibrated one with strong noise. The measure
+should be large in the first and small in the last, without tuning. Each row is written to results/alpha_search.json
+when it is finished; repeat the command to resume. No test image is read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _entropy(probs: Tensor) -> Tensor:
 
 
 def epistemic_share(log_probs: Tensor) -> Tensor:
-    """The share of the average's entropy that comes from disagreement: 1 where each pass is sure of itself."""
+    """Return the share of the entropy of the mean that is due to disagreement."""
     probs = log_probs.exp()
     total = _entropy(probs.mean(0))
     information = total - _entropy(probs).mean(0)
@@ -77,12 +77,12 @@ CANDIDATES: dict[str, DisagreementMeasure] = {
 }
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cross-entropy, 1 pass": cross_entropy_loss,
-    **{name: partial(vwci_loss, measure=reading) for name, reading in {**MEASURES, **CANDIDATES}.items()},
+    **{name: partial(vwci_loss, measure=measure) for name, measure in {**MEASURES, **CANDIDATES}.items()},
 }
 
 
 def validation_metrics(setting: Setting, method: str, seed: int) -> dict[str, float]:
-    """Train from this seed and measure one pass over the validation images."""
+    """Train and return the single-pass metrics on the validation images."""
     torch.manual_seed(seed)
     data = split_digits(setting.train_images, seed)
     model = SmallCNN(num_classes=10, dropout=setting.dropout)
@@ -120,8 +120,8 @@ def main() -> None:
 
 
 def print_table(rows: list[dict[str, object]]) -> None:
-    """Mean ECE / NLL per regime and reading, and the mean over regimes of the NLL lost to the best reading there."""
-    table = Table(title=f"ECE / NLL on validation digits, {len(SEEDS)} seeds; regret: mean NLL over the best reading's")
+    """Print mean ECE and NLL per regime and measure, and the mean regret: the NLL above the best measure."""
+    table = Table(title=f"ECE / NLL on validation digits, {len(SEEDS)} seeds; regret: mean NLL above the best measure")
     for heading in ("regime", *LOSSES):
         table.add_column(heading)
     regrets: dict[str, list[float]] = {method: [] for method in LOSSES}

@@ -1,11 +1,10 @@
-"""What five passes show of the images a network was trained on, in networks that need much doubt and that need none.
+"""Disagreement of five passes on the training images, for networks with and without overconfidence.
 
-    python benchmarks/passes_on_training_images.py OUTPUT...          folders that `singleshot reproduce` has made
+    python benchmarks/passes_on_training_images.py OUTPUT...          output folders of `singleshot reproduce`
 
-A weight made from the passes on training images sees nothing else. If two networks look alike there, and only one of
-them is overconfident on other images, no reading of the disagreement is right for both. Trained by plain
-cross-entropy, so that no reading has a say. Unseen images are validation images: no test image is read. Writes
-results/passes_seen.json.
+VWCI computes its weight from passes over training images alone. If two networks look alike there and only one of them
+is overconfident on unseen images, no disagreement measure is right for both. All networks are trained with plain
+cross-entropy. Unseen images are validation images: no test image is read. Writes results/passes_seen.json.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import json
 from pathlib import Path
 
 import torch
-from alpha_on_cifar import validation_metrics as unseen_by_run
+from alpha_on_cifar import method_of, validation_metrics as unseen_by_run
 from alpha_search import REGIMES, epistemic_share
 from torch import Tensor, nn
 
@@ -23,10 +22,10 @@ from singleshot.common.files import write_text
 from singleshot.common.splits import split_training
 from singleshot.data import load_dataset, split_digits
 from singleshot.grid.store import ResultStore
+from singleshot.grid.training_job import TrainingJob
 from singleshot.losses import cross_entropy_loss
 from singleshot.metrics import Calibration
 from singleshot.models import SmallCNN
-from singleshot.paper.methods import method_behind
 from singleshot.paper.quickstart import Setting
 from singleshot.sampling import sample
 from singleshot.training.inference import evaluation_mode
@@ -40,7 +39,7 @@ DIGITS = ("30 images, dropout 0.2", "100 images, dropout 0.5, 60 epochs")
 
 
 def seen(model: nn.Module, images: Tensor, labels: Tensor) -> dict[str, float]:
-    """What the passes say of images the network was trained on."""
+    """Return the disagreement of the passes on training images, and their accuracy and confidence."""
     with evaluation_mode(model), torch.no_grad():
         log_probs = sample(model, images, samples=PASSES, seed=0).log_softmax(-1)
     mean = log_probs.exp().mean(0)
@@ -53,7 +52,7 @@ def seen(model: nn.Module, images: Tensor, labels: Tensor) -> dict[str, float]:
 
 
 def trained_on_digits(setting: Setting, passes: int) -> dict[str, float]:
-    """A small network on a few digits: what its passes say, and how well it does on validation images."""
+    """Train a small network on a few digits, and measure it on training and validation images."""
     torch.manual_seed(SEED)
     data = split_digits(setting.train_images, SEED)
     model = SmallCNN(num_classes=10, dropout=setting.dropout)
@@ -74,7 +73,7 @@ def trained_on_digits(setting: Setting, passes: int) -> dict[str, float]:
 
 
 def trained_in_grid(run: Run) -> dict[str, float]:
-    """The same of a finished run, on as many of its training images as make a mean."""
+    """Measure a finished run on some of its training images and on unseen images."""
     recipe = run.recipe
     dataset = load_dataset(recipe.dataset, data_root=None, image_size=recipe.image_size)
     trained, _ = split_training(dataset.train.labels, validation=0, train_images=recipe.train_images)
@@ -94,8 +93,8 @@ def main() -> None:
     rows = []
     for folder in parser.parse_args().outputs:
         for result in ResultStore.open(folder / "results").results.values():
-            recipe = result.job.recipe
-            method = method_behind(recipe, starts_from_another=result.job.start is not None).name
+            assert isinstance(result.job, TrainingJob)
+            recipe, method = result.job.recipe, method_of(result.job)
             place = folder / "runs" / result.job.key
             if method in TITLES and recipe.seed == 0 and Run.exists(place):
                 network = f"{recipe.model} on {recipe.dataset}, {TITLES[method]}"

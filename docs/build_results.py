@@ -2,8 +2,8 @@
 
     make results          or          python docs/build_results.py
 
-The numbers come from results/runs, one JSON file per run, and nothing is trained. In a page, what stands between two
-marks is made anew; the sentences around them are written by hand.
+The numbers come from results/runs, one JSON file per run, and nothing is trained. In a page, the text between two marks
+is generated; the sentences around them are written by hand.
 """
 
 from __future__ import annotations
@@ -20,20 +20,12 @@ from singleshot.common.checks import check_choice
 from singleshot.common.files import write_text
 from singleshot.grid.store import ResultStore
 from singleshot.models import list_models
-from singleshot.paper.exhibits import CI, EXHIBITS
+from singleshot.paper.estimates import Estimate, paired_differences, time_ratio, values_by_beta, values_by_seed
+from singleshot.paper.experiments import EXPERIMENTS
 from singleshot.paper.figures import save_figure
-from singleshot.paper.measurements import (
-    ORACLE,
-    OVER_BETA,
-    Estimate,
-    time_ratio,
-    values_by_beta,
-    values_by_seed,
-    versus,
-)
-from singleshot.paper.methods import METHODS, base_recipe
-from singleshot.paper.published import METRICS
-from singleshot.paper.table_formats import as_markdown, time_text
+from singleshot.paper.methods import CI, METHODS, base_recipe
+from singleshot.paper.published import CI_MEAN, CI_ORACLE, METRICS
+from singleshot.paper.table_formats import as_markdown, format_time
 from singleshot.paper.tables import build_table
 from singleshot.training.recipe import Recipe
 
@@ -47,8 +39,8 @@ MARKED = re.compile(rf"({START}([^\n]*) -->\n)(.*?)({END})", re.DOTALL)
 AGAINST = {
     "baseline": "baseline",
     "passes": "cross-entropy, T = 5",
-    OVER_BETA: "CI, mean over β",
-    ORACLE: r"CI\[Oracle\]",
+    CI_MEAN: "CI, mean over β",
+    CI_ORACLE: r"CI\[Oracle\]",
     "smoothing": "label smoothing (chosen ε)",
     "focal": "focal, γ = 3",
     "ts_case1": "temperature scaling, case 1",
@@ -57,9 +49,9 @@ AGAINST = {
 HEADLINE = {
     "baseline": "cross-entropy (baseline)",
     "passes": "the same, T = 5 passes",
-    OVER_BETA: "CI, mean over β",
-    ORACLE: r"CI\[Oracle\]: best β on the test images",
-    "vwci": "VWCI, the paper's α",
+    CI_MEAN: "CI, mean over β",
+    CI_ORACLE: r"CI\[Oracle\]: best β on the test images",
+    "vwci": "VWCI, 1 − BC",
     "vwci_total_variation": "VWCI, total variation",
     "focal": "focal loss, γ = 3",
     "smoothing": "label smoothing, ε from held-out images",
@@ -69,19 +61,19 @@ HEADLINE = {
 
 
 def page_with_results(page: str, store: ResultStore, folder: Path) -> str:
-    """The page with everything between its marks made from the stored results.
+    """Return the page with the text between its marks generated from the stored results.
 
     Args:
         page: its text.
         store: the finished runs.
-        folder: where the page lies: figures are only referred to from there, `draw` makes them.
+        folder: the folder of the page, for links to figures; `draw` makes them.
     """
     _check_marks(page)
     return MARKED.sub(lambda found: f"{found[1]}{_made(found[2], store, folder)}\n{found[4]}", page)
 
 
 def draw(page: str, store: ResultStore) -> None:
-    """Draw every figure that the page refers to; what has no runs any more has no picture either."""
+    """Draw every figure on the page; the picture of a figure without runs is deleted."""
     _check_marks(page)
     for found in MARKED.finditer(page):
         match found[2].split():
@@ -95,10 +87,10 @@ def draw(page: str, store: ResultStore) -> None:
 
 
 def _check_marks(page: str) -> None:
-    """A mark without its end would swallow what stands behind it."""
+    """Raise ValueError for a mark without its end, which would replace the text after it."""
     within = [found[3] for found in MARKED.finditer(page)]
     if not page.count(START) == page.count(END) == len(within) or any(START in text for text in within):
-        raise ValueError(f"every '{START}… -->' needs its own '{END}' below it, and the other way round")
+        raise ValueError(f"every '{START}… -->' needs its own '{END}' below it, and vice versa")
 
 
 def _made(mark: str, store: ResultStore, folder: Path) -> str:
@@ -115,14 +107,14 @@ def _made(mark: str, store: ResultStore, folder: Path) -> str:
             file, made = SEARCHES[" ".join(what)]
             return made(json.loads((ROOT / "results" / file).read_text(encoding="utf-8")))
     raise ValueError(
-        f"no mark is {mark!r}; there are 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
+        f"unknown mark {mark!r}; use 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
         "'figure NUMBER DATA MODEL MODEL...', 'headline DATA MODEL MODEL...' and "
         + ", ".join(f"'{f'alpha {what}'.strip()}'" for what in SEARCHES)
     )
 
 
 def _alpha(rows: list[dict[str, Any]]) -> str:
-    """ECE and NLL of each reading of α in each regime, and the NLL that it loses to the best one there."""
+    """ECE and NLL of each disagreement measure in each regime, and its mean NLL above the best one."""
     regimes, methods = (list(dict.fromkeys(row[name] for row in rows)) for name in ("regime", "method"))
     means = {
         (method, regime): tuple(
@@ -134,15 +126,15 @@ def _alpha(rows: list[dict[str, Any]]) -> str:
     }
     best = {regime: min(means[method, regime][1] for method in methods) for regime in regimes}
     lost = {method: fmean(means[method, regime][1] - best[regime] for regime in regimes) for method in methods}
-    lines = [f"| reading | {' | '.join(regimes)} | NLL lost |", f"| --- |{' ---: |' * (len(regimes) + 1)}"]
+    lines = [f"| measure | {' | '.join(regimes)} | NLL above best |", f"| --- |{' ---: |' * (len(regimes) + 1)}"]
     for method in sorted(methods, key=lost.__getitem__):
         cells = [f"{ece:.3f} / {nll:.3f}" for ece, nll in (means[method, regime] for regime in regimes)]
         lines.append(f"| {method} | {' | '.join(cells)} | {lost[method]:.3f} |")
     return "\n".join(lines)
 
 
-def _judged(rows: list[dict[str, Any]], *, column: str) -> str:
-    """ECE and NLL of each method on validation images, mean over seeds, by the mean NLL where all were judged."""
+def _validated(rows: list[dict[str, Any]], *, column: str) -> str:
+    """ECE and NLL of each method on validation images, mean over seeds, sorted by mean NLL on the common columns."""
     columns, methods = (list(dict.fromkeys(row[name] for row in rows)) for name in (column, "method"))
     found = {
         (method, name): [row for row in rows if (row["method"], row[column]) == (method, name)]
@@ -170,7 +162,7 @@ def _ece_and_nll(rows: list[dict[str, Any]]) -> str:
 
 
 def _seen(rows: list[dict[str, Any]]) -> str:
-    """What the passes show of training images, and how the network does on others."""
+    """Disagreement of passes on training images, and metrics on unseen images."""
     columns = {
         "trained_accuracy": "accuracy",
         "trained_confidence": "confidence",
@@ -186,7 +178,7 @@ def _seen(rows: list[dict[str, Any]]) -> str:
 
 
 def _headline(bases: list[Recipe], store: ResultStore) -> str:
-    """The methods that matter most with every network: accuracy, ECE, NLL, training time, and the number of seeds."""
+    """Accuracy, ECE, NLL and training time of the main methods with every network, and the number of seeds."""
     columns = [f"{base.model}: {name}" for base in bases for name in ("acc. %", "ECE", "NLL", "time")]
     lines = [f"| | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
     for method, title in HEADLINE.items():
@@ -200,7 +192,7 @@ def _headline_cells(base: Recipe, method: str, store: ResultStore) -> list[str]:
     if not runs:
         return [NOTHING] * 4
     accuracy, ece, nll = (Estimate.of([run[name] for run in runs]) for name in ("accuracy", "ece", "nll"))
-    time = time_text(time_ratio(base, method, SEEDS, store), accuracy.seeds)
+    time = format_time(time_ratio(base, method, SEEDS, store), accuracy.seeds)
     return [f"{100 * accuracy.mean:.1f}", str(ece), str(nll), time]
 
 
@@ -209,27 +201,27 @@ def _seeds_behind(base: Recipe, store: ResultStore) -> str:
     if not any(counts.values()):
         return f"{base.model}: no runs yet."
     fewer = "; ".join(f"{title}: {count}" for title, count in counts.items() if count < SEEDS)
-    return f"{base.model}: {SEEDS} seeds per row{f', but {fewer}' if fewer else ''}."
+    return f"{base.model}: {SEEDS} seeds per row{f', except {fewer}' if fewer else ''}."
 
 
 def _versus(method: str, base: Recipe, store: ResultStore) -> str:
-    """How much better or worse a method is than each other one: mean difference and 95 % interval over seeds."""
+    """Mean differences to other methods with 95 % intervals over seeds."""
     lines = [
         "| against | acc. % | ECE | MCE | NLL | Brier | seeds |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     tried = len(values_by_beta(base, SEEDS, store))
     for name, title in AGAINST.items():
-        differences = versus(base, method, name, SEEDS, store)
+        differences = paired_differences(base, method, name, SEEDS, store)
         if differences:
-            partly = f" ({tried} of {len(CI)} β)" if name in (OVER_BETA, ORACLE) and tried < len(CI) else ""
+            partly = f" ({tried} of {len(CI)} β)" if name in (CI_MEAN, CI_ORACLE) and tried < len(CI) else ""
             cells = [_difference(metric, differences[metric]) for metric in METRICS]
             lines.append(f"| {title}{partly} | {' | '.join(cells)} | {differences['ece'].seeds} |")
     return "\n".join(lines)
 
 
 def _difference(metric: str, difference: Estimate) -> str:
-    """With its sign and its interval, accuracy in percentage points."""
+    """Format a difference with its interval, accuracy in percentage points."""
     scale, digits = (100, 2) if metric == "accuracy" else (1, 3)
     mean, *ends = (f"{scale * value:+.{digits}f}" for value in (difference.mean, *(difference.interval() or ())))
     return f"{mean} [{', '.join(ends)}]" if ends else mean
@@ -237,12 +229,12 @@ def _difference(metric: str, difference: Estimate) -> str:
 
 def _figure(number: str, dataset: str, picture: Path, folder: Path) -> str:
     if not picture.exists():
-        return f"*Figure {number} waits for its runs.*"
+        return f"*Figure {number} has no runs yet.*"
     return f"![Figure {number} of the paper, measured on {dataset}]({picture.relative_to(folder).as_posix()})"
 
 
 def _picture(number: str, dataset: str, *models: str) -> Path:
-    check_choice("exhibit", f"fig{number}", tuple(EXHIBITS))
+    check_choice("experiment", f"fig{number}", tuple(EXPERIMENTS))
     return IMAGES / f"fig{number}-{'-'.join((dataset, *models))}.png"
 
 
@@ -253,11 +245,11 @@ def _base(dataset: str, model: str) -> Recipe:
 
 SEARCHES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], str]]] = {
     "": ("alpha_search.json", _alpha),
-    "cifar100": ("alpha_cifar.json", partial(_judged, column="model")),
-    "regimes": ("alpha_regimes.json", partial(_judged, column="regime")),
+    "cifar100": ("alpha_cifar.json", partial(_validated, column="model")),
+    "regimes": ("alpha_regimes.json", partial(_validated, column="regime")),
     "seen": ("passes_seen.json", _seen),
 }
-"""What was found about the readings of α: by the word of its mark, its file and what makes a table of it."""
+"""Searches among disagreement measures: by the word of the mark, the file and the function that makes its table."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Jobs that end the process which receives them, each in its own way; importable there, as pytest's modules are not."""
+"""Jobs that end the process which receives them. Worker processes can import this module, unlike test modules."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import os
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from singleshot.grid.job import Job
+from singleshot.grid.training_job import TrainingJob
 
 
-class DeadlyJob(Job):
+class DeadlyJob(TrainingJob):
     """Ends the process that receives it."""
 
     def __reduce__(self) -> tuple[Callable[[int], object], tuple[int]]:
         return os._exit, (7,)
 
 
-class HalfAnsweredJob(Job):
+class HalfAnsweredJob(TrainingJob):
     """Ends the process that receives it in the middle of an answer."""
 
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:

@@ -10,22 +10,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.grid.job import Job, job_of
-from singleshot.grid.result import Rescaled, Result
+from singleshot.grid.job import Rescaled, Result
 from singleshot.grid.store import ResultStore
+from singleshot.grid.training_job import TrainingJob
 from singleshot.metrics import Calibration, VarianceHistogram
-from singleshot.paper.exhibits import EXHIBITS
-from singleshot.paper.measurements import Estimate
-from singleshot.paper.methods import EPSILONS, base_recipe
-from singleshot.paper.table_rows import Row
-from singleshot.paper.tables import Table, build_table
+from singleshot.paper.estimates import Estimate
+from singleshot.paper.experiments import EXPERIMENTS
+from singleshot.paper.methods import EPSILONS, base_recipe, job_of
+from singleshot.paper.tables import Row, Table, build_table
 from singleshot.training.recipe import Recipe
 
 TEMPERATURE = 2.0
 
 
 def fake_result(
-    job: Job, *, logits: Tensor, labels: Tensor, passes: Tensor | None = None, seconds: float = 1.0
+    job: TrainingJob, *, logits: Tensor, labels: Tensor, passes: Tensor | None = None, seconds: float = 1.0
 ) -> Result:
     """The result of a run with these test logits (N, C) and labels (N,), and these stochastic passes (T, N, C).
 
@@ -129,18 +128,18 @@ def fake(
 
 
 @cache
-def full_store(exhibit: str, seeds: int = SEEDS) -> ResultStore:
-    """Every run of an exhibit, the four that choose the label smoothing included."""
+def full_store(experiment: str, seeds: int = SEEDS) -> ResultStore:
+    """Every run of an experiment, the four that choose the label smoothing included."""
     selection = [f"held_out_smoothing_{epsilon:g}" for epsilon in EPSILONS]
     smoothing = [f"smoothing_{epsilon:g}" for epsilon in EPSILONS]
-    methods = [name for name in EXHIBITS[exhibit] if name != "smoothing"] + selection + smoothing
+    methods = [name for name in EXPERIMENTS[experiment] if name != "smoothing"] + selection + smoothing
     return store_of(*(fake(BASE, method, seed) for method in methods for seed in range(seeds)))
 
 
 @cache
-def full_table(exhibit: str) -> Table:
+def full_table(experiment: str) -> Table:
     """The table of all these runs."""
-    return build_table(exhibit, BASE, SEEDS, full_store(exhibit))
+    return build_table(experiment, BASE, SEEDS, full_store(experiment))
 
 
 def row_of(table: Table, method: str) -> Row:
@@ -158,7 +157,7 @@ def measured(row: Row, metric: str) -> Estimate:
 # For figures: logits that are more or less sharp than calibrated ones.
 
 FIGURES = ("fig1", "fig2", "fig4", "fig5")
-DRAWN = tuple(dict.fromkeys(method for figure in FIGURES for method in EXHIBITS[figure]))
+DRAWN = tuple(dict.fromkeys(method for figure in FIGURES for method in EXPERIMENTS[figure]))
 RESNET = Recipe(dataset="digits", model="resnet18", epochs=3)
 VGG = Recipe(dataset="digits", model="vgg16", epochs=3)
 EXAMPLES, CLASSES = 300, 4

@@ -1,4 +1,4 @@
-"""Grids of runs so small that a test can make them, and what their results are compared by."""
+"""Grids of runs that take seconds, and helpers to compare their results."""
 
 from __future__ import annotations
 
@@ -10,70 +10,69 @@ from typing import Any
 
 import torch
 
-from singleshot.grid.engines import GridWatcher
-from singleshot.grid.execution import execute
-from singleshot.grid.job import Job, job_of
-from singleshot.grid.result import Result
+from singleshot.grid.engine import GridWatcher, Outcome
+from singleshot.grid.job import Job, Result
 from singleshot.grid.store import ResultStore
-from singleshot.paper.exhibits import Grid
-from singleshot.paper.methods import base_recipe
+from singleshot.grid.training_job import TrainingJob
+from singleshot.paper.methods import base_recipe, job_of
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import METRICS
 
 
 def tiny(epochs: int = 2, **changes: Any) -> Recipe:
-    """What the methods of a grid share: a second of work."""
+    """A shared recipe with about a second of training."""
     base = base_recipe("small", dataset="digits", model="resnet18")
-    return replace(base, **{"width": 0.0625, "epochs": epochs, "evaluate_every": epochs, **changes})
+    return replace(base, **{"width": 0.0625, "epochs": epochs, "evaluate_every": epochs, "image_size": 8, **changes})
 
 
 SHORT = job_of(tiny(), "baseline", seed=0)
 LONG = job_of(tiny(epochs=25), "baseline", seed=1)
-"""Seconds of work, so that there is time to disturb it."""
+"""Long enough to be interrupted."""
 ENDLESS = job_of(tiny(epochs=100_000), "baseline", seed=0)
+DISTURBED = job_of(tiny(epochs=12), "vwci", seed=0)
 
 
-def failing_job(tmp_path: Path) -> Job:
-    """One whose images are nowhere."""
+def failing_job(tmp_path: Path) -> TrainingJob:
+    """A job without images."""
     return job_of(tiny(dataset=str(tmp_path / "no-such-images")), "baseline", seed=0)
 
 
-GRID = Grid(("table3",), (tiny(epochs=4, image_size=8),), seeds=1)
-"""Eighteen runs, of which two are possible, or known, only after others."""
-DISTURBED = job_of(GRID.bases[0], "vwci", seed=0)
-"""That of them which takes longest, so that there is time to disturb it."""
+class SmallGrid:
+    """Three runs, one of which requires another."""
+
+    def jobs(self, store: ResultStore) -> list[TrainingJob]:
+        return [job_of(tiny(), "vwci_star", seed=0), DISTURBED, SHORT]
 
 
-def assert_whole(store: ResultStore, outcomes: list[str], workspace: Path) -> None:
-    """Every run of the grid came to its end once, is on disk, and the disturbed one is what it would have been."""
-    assert len(outcomes) == 18
-    assert sorted(outcomes) == sorted(job.key for job in GRID.jobs(store))  # none lost, none twice
-    reopened = ResultStore.open(store.folder)
+def assert_complete(store: ResultStore, outcomes: list[str], workspace: Path) -> None:
+    """Every run ended once and is on disk, and the disturbed run has the result of an undisturbed one."""
+    assert sorted(outcomes) == sorted(job.key for job in SmallGrid().jobs(store))
+    reopened = ResultStore.open(store.root)
     assert reopened.skipped == []
     assert sorted(reopened.results) == sorted(outcomes)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        assert worth(reopened[DISTURBED]) == worth(execute(DISTURBED, workspace))
+        assert numbers(reopened[DISTURBED]) == numbers(DISTURBED.execute(workspace))
     finally:
         torch.set_num_threads(threads)
 
 
-def worth(result: Result) -> dict[str, Any]:
-    """All of a result but where and how fast it was made."""
+def numbers(result: Result) -> dict[str, Any]:
+    """Everything in a result except its times and environments."""
     content = result.to_dict()
     del content["seconds"], content["cpu_seconds"], content["environment"], content["measured_in"]
     return content
 
 
-def is_under_way(job: Job, workspace: Path) -> bool:
-    """Whether the run of a job has done some steps."""
+def is_training(job: Job, workspace: Path) -> bool:
+    """Whether the run of a job has logged some steps."""
     metrics = workspace / job.key / METRICS
     return metrics.exists() and metrics.stat().st_size > 0
 
 
 def until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait for something that must happen."""
+    """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -81,19 +80,23 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-class Listener(GridWatcher):
-    """Remembers what it hears."""
+class Recorder(GridWatcher):
+    """Records the callbacks."""
 
     def __init__(self) -> None:
-        self.begun: list[str] = []
-        self.lost_jobs: list[tuple[str, str]] = []
-        self.said: list[str] = []
+        self.starts: list[str] = []
+        self.losses: list[tuple[str, str]] = []
+        self.reasons: list[str] = []
+        self.outcomes: list[Outcome] = []
 
     def started(self, job: Job) -> None:
-        self.begun.append(job.key)
+        self.starts.append(job.key)
 
     def lost(self, job: Job, reason: str) -> None:
-        self.lost_jobs.append((job.key, reason))
+        self.losses.append((job.key, reason))
 
     def waiting(self, reason: str) -> None:
-        self.said.append(reason)
+        self.reasons.append(reason)
+
+    def finished(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)

@@ -10,7 +10,7 @@ import pytest
 
 from fake_results import BASE, fake, full_store, full_table, store_of
 from singleshot.grid.store import ResultStore
-from singleshot.paper.exhibits import CI
+from singleshot.paper.methods import CI
 from singleshot.paper.table_formats import as_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,16 +36,14 @@ def script() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["docs/results.md", "README.md"])
-def test_the_pages_say_what_the_stored_runs_say(page: str) -> None:
+def test_the_pages_agree_with_the_stored_runs() -> None:
     module = script()
-    path = ROOT / page
-    text = path.read_text(encoding="utf-8")
-    assert module.page_with_results(text, ResultStore.open(module.RUNS), path.parent) == text, "run `make results`"
-
-
-def test_every_stored_run_can_be_used() -> None:
-    assert ResultStore.open(script().RUNS).skipped == []
+    store = ResultStore.open(module.RUNS)
+    assert store.skipped == []
+    for page in ("docs/results.md", "README.md"):
+        path = ROOT / page
+        text = path.read_text(encoding="utf-8")
+        assert module.page_with_results(text, store, path.parent) == text, "run `make results`"
 
 
 def test_what_is_between_marks_is_replaced_and_the_rest_kept(build: ModuleType) -> None:
@@ -74,17 +72,17 @@ def test_the_headline_has_a_row_per_method_and_says_how_many_seeds(build: Module
     head, _, *rows, empty, seeds, _ = build.page_with_results(page, store_of(*runs), DOCS).splitlines()[1:]
     assert head.startswith("| | resnet18: acc. % | resnet18: ECE | resnet18: NLL | resnet18: time | vgg16: acc. % | ")
     assert empty == ""
-    assert seeds.startswith("resnet18: 3 seeds per row, but cross-entropy (baseline): 2; the same, T = 5 passes: 0; ")
-    assert "; VWCI, the paper's α: 2; " in seeds
+    assert seeds.startswith("resnet18: 3 seeds per row, except cross-entropy (baseline): 2; the same, T = 5 passes: 0")
+    assert "; VWCI, 1 − BC: 2; " in seeds
     assert seeds.endswith(". vgg16: no runs yet.")
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(build.HEADLINE.values())
     accuracy = 50 * sum(run.test.compute().accuracy for run in runs[2:])
-    assert rows[4].startswith(f"| VWCI, the paper's α | {accuracy:.1f} | 0.")
+    assert rows[4].startswith(f"| VWCI, 1 − BC | {accuracy:.1f} | 0.")
     assert rows[4].endswith(" | — | — | — | — |")
     assert rows[1] == "| the same, T = 5 passes " + "| — " * 8 + "|"
 
 
-def test_the_readings_are_ordered_by_their_mean_nll_with_all_networks(build: ModuleType) -> None:
+def test_measures_are_ordered_by_their_mean_nll_with_all_networks(build: ModuleType) -> None:
     row = {"seed": 0, "ece": 0.25}
     rows = [
         {**row, "model": model, "method": method, "nll": nll}
@@ -92,17 +90,17 @@ def test_the_readings_are_ordered_by_their_mean_nll_with_all_networks(build: Mod
         for model in ("resnet18", "vgg16")
     ]
     more = [*rows, {**row, "model": "vgg16", "method": "vwci", "seed": 1, "nll": 4}]
-    made = build._judged(more, column="model").splitlines()
+    made = build._validated(more, column="model").splitlines()
     assert made[0] == "| | resnet18 | vgg16 |"
     assert made[2:] == [
         "| VWCI, Hellinger | 0.250 / 1.000 (1) | 0.250 / 1.000 (1) |",
         "| Baseline | 0.250 / 2.000 (1) | 0.250 / 2.000 (1) |",
         "| VWCI | 0.250 / 3.000 (1) | 0.250 / 3.500 (2) |",
     ]
-    made = build._judged(rows[1:], column="model").splitlines()  # what one network lacks does not decide the order
+    made = build._validated(rows[1:], column="model").splitlines()  # what one network lacks does not decide the order
     assert made[0] == "| | vgg16 | resnet18 |"
     assert made[-1] == "| VWCI | 0.250 / 3.000 (1) | — |"
-    assert len(build._judged([rows[0], rows[3]], column="model").splitlines()) == 4
+    assert len(build._validated([rows[0], rows[3]], column="model").splitlines()) == 4
 
 
 def test_one_seed_has_no_interval_and_missing_strengths_are_said(build: ModuleType) -> None:
@@ -113,44 +111,38 @@ def test_one_seed_has_no_interval_and_missing_strengths_are_said(build: ModuleTy
     assert mean.count("[") == 0
 
 
-@pytest.mark.parametrize(
-    ("mark", "reason"),
-    [
-        ("tabel 1 cifar100 resnet18", "no mark is 'tabel 1 cifar100 resnet18'; there are 'table NUMBER"),
-        ("table 1 cifar100", "no mark is 'table 1 cifar100'"),
-        ("figure 2 cifar100", "no mark is"),
-        ("alpha mnist", "no mark is"),
-        ("", "no mark is ''"),
+def test_unknown_marks_are_refused(build: ModuleType) -> None:
+    for mark, reason in [
+        ("tabel 1 cifar100 resnet18", "unknown mark 'tabel 1 cifar100 resnet18'; use 'table NUMBER"),
+        ("table 1 cifar100", "unknown mark 'table 1 cifar100'"),
+        ("figure 2 cifar100", "unknown mark"),
+        ("alpha mnist", "unknown mark"),
+        ("", "unknown mark ''"),
         ("table 9 cifar100 resnet18", "table9"),
         ("figure 9 cifar100 resnet18", "fig9"),
         ("table 1 cifar100 resnet17", "resnet17"),
         ("versus other cifar100 resnet18", "other"),
-    ],
-)
-def test_an_unknown_mark_is_an_error_that_names_it(build: ModuleType, mark: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        build.page_with_results(f"<!-- results: {mark} -->\n<!-- end of results -->", store_of(), DOCS)
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            build.page_with_results(f"<!-- results: {mark} -->\n<!-- end of results -->", store_of(), DOCS)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
+def test_a_mark_without_its_end_is_refused(build: ModuleType) -> None:
+    for page in (
         VERSUS.replace("<!-- end of results -->", "") + "a sentence\n" + VERSUS,
         VERSUS + "<!-- end of results -->",
         VERSUS.replace("-->\n", "", 1),
         "<!-- end of results -->\n" + VERSUS.replace("<!-- end of results -->", ""),
-    ],
-)
-def test_a_mark_without_its_end_swallows_nothing(build: ModuleType, page: str) -> None:
-    with pytest.raises(ValueError, match="needs its own"):
-        build.page_with_results(page, store_of(), DOCS)
-    with pytest.raises(ValueError, match="needs its own"):
-        build.draw(page, store_of())
+    ):
+        with pytest.raises(ValueError, match="needs its own"):
+            build.page_with_results(page, store_of(), DOCS)
+        with pytest.raises(ValueError, match="needs its own"):
+            build.draw(page, store_of())
 
 
 def test_pictures_are_linked_from_where_the_page_lies(build: ModuleType, tmp_path: Path) -> None:
     picture = tmp_path / "docs" / "images" / "fig2-cifar100-resnet18-vgg16.png"
-    assert "*Figure 2 waits for its runs.*" in build.page_with_results(FIGURE, store_of(), tmp_path)
+    assert "*Figure 2 has no runs yet.*" in build.page_with_results(FIGURE, store_of(), tmp_path)
     picture.parent.mkdir(parents=True)
     picture.touch()
     assert "](docs/images/fig2-cifar100-resnet18-vgg16.png)" in build.page_with_results(FIGURE, store_of(), tmp_path)

@@ -13,22 +13,21 @@ import pytest
 
 from broken_workers import DeadlyJob, HalfAnsweredJob
 from singleshot.common.files import is_held
-from singleshot.grid.engines import LocalEngine
-from singleshot.grid.engines.engine import MOST_TRIES
-from singleshot.grid.job import Job, job_of
-from singleshot.grid.runner import run_grid
+from singleshot.grid.engine import MAX_ATTEMPTS, run_grid
+from singleshot.grid.local_engine import LocalEngine
 from singleshot.grid.store import ResultStore
+from singleshot.paper.methods import job_of
 from singleshot.training.run import Run
 from small_grids import (
     DISTURBED,
     ENDLESS,
-    GRID,
     LONG,
     SHORT,
-    Listener,
-    assert_whole,
+    Recorder,
+    SmallGrid,
+    assert_complete,
     failing_job,
-    is_under_way,
+    is_training,
     tiny,
     until,
 )
@@ -48,61 +47,57 @@ def kill_the_worker() -> None:
     os.kill(worker.pid, signal.SIGKILL)
 
 
-def test_the_grid_survives_a_killed_worker(tmp_path: Path) -> None:
-    workspace, listener = tmp_path / "runs", Listener()
-    outcomes: list[str] = []
+def test_a_grid_survives_a_killed_worker(tmp_path: Path) -> None:
+    workspace, recorder = tmp_path / "runs", Recorder()
     store, engine = ResultStore.open(tmp_path / "results"), LocalEngine(workspace, processes=1)
 
     def kill_in_the_middle() -> None:
-        until(lambda: is_under_way(DISTURBED, workspace))
+        until(lambda: is_training(DISTURBED, workspace))
         kill_the_worker()
 
     with ThreadPoolExecutor() as pool:
         killed = pool.submit(kill_in_the_middle)
-        failed = run_grid(GRID, store, engine, watcher=listener, on_outcome=lambda one: outcomes.append(one.job.key))
+        assert run_grid(SmallGrid(), store, engine, recorder) == []
         killed.result()
-    assert failed == []
-    ((lost, reason),) = listener.lost_jobs
-    assert reason == "its process was ended (signal SIGKILL)"
-    assert sorted(listener.begun) == sorted([*outcomes, lost])
-    assert_whole(store, outcomes, tmp_path / "undisturbed")
+    ((lost, reason),) = recorder.losses
+    assert reason == "its process ended (signal SIGKILL)"
+    outcomes = [outcome.job.key for outcome in recorder.outcomes]
+    assert sorted(recorder.starts) == sorted([*outcomes, lost])
+    assert_complete(store, outcomes, tmp_path / "undisturbed")
 
-    again = Listener()
-    assert run_grid(GRID, store, engine, watcher=again) == []
-    assert again.begun == []
+    again = Recorder()
+    assert run_grid(SmallGrid(), store, engine, again) == []
+    assert again.starts == []
 
 
-def test_a_job_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
-    wrong = failing_job(tmp_path)
-    outcomes = list(LocalEngine(tmp_path / "runs", processes=1).run(lambda: [wrong, SHORT], Listener()))
-    assert [outcome.job for outcome in outcomes] == [wrong, SHORT]
+def test_jobs_that_fail_or_kill_their_workers_do_not_stop_the_others(tmp_path: Path) -> None:
+    failing, deadly, half = failing_job(tmp_path), DeadlyJob(LONG.recipe), HalfAnsweredJob(OTHER.recipe)
+    recorder = Recorder()
+    jobs = [failing, deadly, half, SHORT]
+    outcomes = list(LocalEngine(tmp_path / "runs", processes=1).run(lambda: jobs, recorder))
+    assert [outcome.job.key for outcome in outcomes] == [job.key for job in jobs]
     assert "no-such-images" in (outcomes[0].error or "")
-    assert outcomes[1].result is not None
+    for outcome in outcomes[1:3]:
+        reason = f"its process ended (exit code 7), {MAX_ATTEMPTS} times; is there enough memory?"
+        assert outcome.error == reason
+        assert [key for key, _ in recorder.losses].count(outcome.job.key) == MAX_ATTEMPTS - 1
+    assert outcomes[3].result is not None
+    expected = [failing.key, *[deadly.key] * MAX_ATTEMPTS, *[half.key] * MAX_ATTEMPTS, SHORT.key]
+    assert recorder.starts == expected
 
 
-@pytest.mark.parametrize("deadly", [DeadlyJob(LONG.recipe), HalfAnsweredJob(LONG.recipe)], ids=["at once", "half"])
-def test_a_job_that_kills_its_workers_is_given_up(deadly: Job, tmp_path: Path) -> None:
-    listener = Listener()
-    outcomes = list(LocalEngine(tmp_path, processes=1).run(lambda: [deadly, SHORT], listener))
-    assert [outcome.job.key for outcome in outcomes] == [deadly.key, SHORT.key]
-    assert outcomes[0].error == f"its process was ended (exit code 7), {MOST_TRIES} times; is there memory enough?"
-    assert outcomes[1].result is not None
-    assert listener.begun == [deadly.key] * MOST_TRIES + [SHORT.key]
-    assert len(listener.lost_jobs) == MOST_TRIES - 1
-
-
-def test_a_worker_may_die_while_it_has_nothing_to_do(tmp_path: Path) -> None:
-    outcomes = LocalEngine(tmp_path, processes=1).run(lambda: [SHORT, OTHER], Listener())
+def test_a_worker_may_die_while_idle(tmp_path: Path) -> None:
+    outcomes = LocalEngine(tmp_path, processes=1).run(lambda: [SHORT, OTHER], Recorder())
     assert next(outcomes).job == SHORT
     kill_the_worker()
     until(lambda: active_children() == [])
     assert [outcome.job for outcome in outcomes if outcome.result] == [OTHER]
 
 
-def test_closing_ends_what_is_under_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    outcomes = LocalEngine(tmp_path, processes=2).run(lambda: [ENDLESS, SHORT], Listener())
+def test_closing_stops_running_jobs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    outcomes = LocalEngine(tmp_path, processes=2).run(lambda: [ENDLESS, SHORT], Recorder())
     assert next(outcomes).job == SHORT
-    until(lambda: is_under_way(ENDLESS, tmp_path))
+    until(lambda: is_training(ENDLESS, tmp_path))
     outcomes.close()
     assert active_children() == []
     assert capfd.readouterr().err == ""
@@ -111,7 +106,8 @@ def test_closing_ends_what_is_under_way(tmp_path: Path, capfd: pytest.CaptureFix
 DRIVER = """
 import sys
 from pathlib import Path
-from singleshot.grid.engines import GridWatcher, LocalEngine
+from singleshot.grid.engine import GridWatcher
+from singleshot.grid.local_engine import LocalEngine
 from small_grids import ENDLESS
 
 if __name__ == "__main__":
@@ -119,15 +115,44 @@ if __name__ == "__main__":
 """
 
 
-def test_a_driver_that_is_killed_leaves_no_process_and_a_checkpoint(tmp_path: Path) -> None:
+def test_a_killed_driver_leaves_no_process_and_a_checkpoint(tmp_path: Path) -> None:
     script, workspace = tmp_path / "driver.py", tmp_path / "runs"
     script.write_text(DRIVER)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    driver = subprocess.Popen([sys.executable, script, workspace], env=environment)
-    until(lambda: is_under_way(ENDLESS, workspace))
+    paths = [str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    driver = subprocess.Popen(
+        [sys.executable, script, workspace], env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    )
+    until(lambda: is_training(ENDLESS, workspace))
     driver.kill()
     driver.wait()
     until(lambda: not is_held(workspace / ENDLESS.key))
     last = Run.open(workspace / ENDLESS.key).last_checkpoint()
     assert last is not None
     assert last.step > 0
+
+
+# In a separate process: the first child is special only if nothing was spawned before.
+TWO_CHILDREN = """
+import signal
+from multiprocessing import get_context
+from singleshot.grid.local_engine import blocked_interrupts
+
+def print_whether_blocked():
+    print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()), flush=True)
+
+if __name__ == "__main__":
+    with blocked_interrupts():
+        for _ in range(2):
+            child = get_context("spawn").Process(target=print_whether_blocked)
+            child.start()
+            child.join()
+    print_whether_blocked()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no signal masks")
+def test_no_child_receives_interrupts_not_even_the_first(tmp_path: Path) -> None:
+    script = tmp_path / "two_children.py"
+    script.write_text(TWO_CHILDREN, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["True", "True", "False"]

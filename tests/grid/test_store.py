@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from fake_results import fake_result
-from singleshot.grid.job import job_of
-from singleshot.grid.result import Result
+from singleshot.grid.job import Result
 from singleshot.grid.store import ResultStore
-from singleshot.paper.methods import base_recipe
+from singleshot.grid.training_job import TrainingJob
+from singleshot.paper.methods import base_recipe, job_of
 
 BASE = base_recipe("small", dataset="digits", model="resnet18")
 
@@ -63,12 +63,12 @@ def test_the_file_is_plain_json_with_what_a_reader_wants(tmp_path: Path) -> None
 def test_a_file_from_before_the_place_of_measuring_was_kept_is_read() -> None:
     content = result().to_dict()
     del content["measured_in"]
-    assert Result.from_dict(content, "old").to_dict() == result().to_dict()
+    assert Result.from_dict(content, TrainingJob, "old").to_dict() == result().to_dict()
 
 
 def test_the_place_of_measuring_is_kept() -> None:
     elsewhere = replace(result(), measured_in={"revision": "abc"})
-    assert Result.from_dict(elsewhere.to_dict(), "new").measured_in == {"revision": "abc"}
+    assert Result.from_dict(elsewhere.to_dict(), TrainingJob, "new").measured_in == {"revision": "abc"}
 
 
 def damaged(change: Any) -> str:
@@ -113,33 +113,32 @@ DAMAGED = {
     "an infinite Brier score": (damaged(lambda c: _brier(c["splits"]["test"], "inf")), "its Brier score is inf"),
     "an impossible Brier score": (damaged(lambda c: _brier(c["rescaled"], 101.0)), "its Brier score is 2.02"),
     "images that are no object": (damaged(lambda c: c.update(data="cifar100")), "damaged result"),
-    "images that are no count": (damaged(lambda c: c["data"].update(test="many")), "its data has test 'many'"),
-    "images that are not counted": (damaged(lambda c: c["data"].pop("train")), "its data has train None"),
+    "images that are no count": (damaged(lambda c: c["data"].update(test="many")), "an integer 'test', got 'many'"),
+    "images that are not counted": (damaged(lambda c: c["data"].pop("train")), "an integer 'train', got None"),
     "measured nowhere": (damaged(lambda c: c.update(measured_in="here")), "damaged result"),
     "an environment of pairs": (damaged(lambda c: c.update(environment=[["a", "b"]])), "damaged result"),
     "nothing seen": (damaged(lambda c: _forget(c["splits"]["test"]["calibration"])), "damaged result"),
     "no passes seen": (damaged(lambda c: _forget(c["variance"])), "damaged result"),
+    "no temperature": (damaged(lambda c: c.update(rescaled=None)), "rescaled is missing"),
     "an unexpected split": (damaged(lambda c: c["splits"].update(other=c["splits"]["test"])), "its splits are"),
-    "another recipe": (damaged(lambda c: c["recipe"].update(epochs=7)), "it claims the key"),
+    "another recipe": (damaged(lambda c: c["recipe"].update(epochs=7)), "but its content has the key"),
     "an unknown field": (damaged(lambda c: c["recipe"].update(magic=7)), "magic"),
 }
 
 
-@pytest.mark.parametrize(("text", "reason"), DAMAGED.values(), ids=DAMAGED)
-def test_a_file_that_cannot_be_used_is_skipped_and_named_and_nothing_else_is_lost(
-    text: str, reason: str, tmp_path: Path
-) -> None:
+def test_damaged_files_are_skipped_reported_and_left_unchanged(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path)
     store.add(result(seed=1))
     bad = store.path_of(result(seed=0).job)
-    bad.write_text(text, encoding="utf-8", errors="surrogateescape")
-    again = ResultStore.open(tmp_path)
-    assert list(again.results) == [result(seed=1).job.key]
-    assert len(again.skipped) == 1
-    assert str(bad) in again.skipped[0]
-    assert reason in again.skipped[0]
-    assert again.skipped[0].endswith("; remove the file, or use the version that wrote it")
-    assert bad.read_text(encoding="utf-8", errors="surrogateescape") == text
+    for name, (text, reason) in DAMAGED.items():
+        bad.write_text(text, encoding="utf-8", errors="surrogateescape")
+        again = ResultStore.open(tmp_path)
+        assert list(again.results) == [result(seed=1).job.key], name
+        (skipped,) = again.skipped
+        assert str(bad) in skipped, name
+        assert reason in skipped, (name, skipped)
+        assert skipped.endswith("; remove the file, or use the version that wrote it"), name
+        assert bad.read_text(encoding="utf-8", errors="surrogateescape") == text, name
 
 
 def test_of_two_files_that_claim_one_run_one_is_skipped_and_both_are_kept(tmp_path: Path) -> None:
@@ -153,7 +152,7 @@ def test_of_two_files_that_claim_one_run_one_is_skipped_and_both_are_kept(tmp_pa
     again = ResultStore.open(tmp_path)
     assert again[result().job].to_dict() == result().to_dict()
     assert [str(renamed) in reason or str(twin) in reason for reason in again.skipped] == [True, True]
-    assert all(f"claims the run {result().job.key}" in reason for reason in again.skipped)
+    assert all(f"holds run {result().job.key}" in reason for reason in again.skipped)
     assert path.exists()
     assert renamed.exists()
     assert twin.exists()

@@ -1,83 +1,76 @@
-"""How a command that ends early says so: the truth about what it keeps, in text that a terminal does not obey."""
+"""Messages and exit codes of commands that end early."""
 
 from __future__ import annotations
 
 import warnings
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from singleshot.cli import main as cli
 from singleshot.cli.main import main
 from singleshot.cli.predict import predict
+from singleshot.common.errors import StoppedError
 from singleshot.training.inference import Prediction
 
-WORK = {
-    "evaluate a.npz": "predictions.read_predictions",
-    "calibrate a.npz --fit-on b.npz": "predictions.read_predictions",
-    "export a -o a.onnx": "training.export_run",
-    "predict a cat.png": "training.prediction.predict",
-    "data check digits": "data.check.check_dataset",
-    "quickstart": "experiments.quickstart_grid.run_grid",
-    "train --dataset digits": "training.runner.train",
-    "data fetch cifar10": "data.fetch.fetch_dataset",
-    "reproduce fig2 --dataset digits --jobs 1": "experiments.grid.run_grid",
-}
-"""Commands, and the function each of them calls for its work."""
-CONTINUING = (
-    "quickstart",
-    "train --dataset digits",
-    "data fetch cifar10",
-    "reproduce fig2 --dataset digits --jobs 1",
-)
+
+class FailingCommands:
+    """Stands for the parsed commands; running one raises an error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def cli(self, **_: object) -> None:
+        raise self.error
 
 
-def ended(command: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int | str | None:
-    """The exit code of a command whose work raises an error."""
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(f"singleshot.{WORK[command]}", fail)
+def exit_code(command: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int | str | None:
+    """The exit code of a command that raises an error."""
+    monkeypatch.setattr(cli, "commands", lambda args: FailingCommands(error))
     with pytest.raises(SystemExit) as exit_:
         main(command.split())
     return exit_.value.code
 
 
-@pytest.mark.parametrize("command", list(WORK))
-def test_what_is_kept_is_said_of_the_commands_that_keep_it(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_exit_codes_and_what_a_repeated_command_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    continues = command in CONTINUING
-    again = "the same command " + ("continues where it stopped" if continues else "starts anew")
-    kept = "; what was finished before is kept" if continues else ""
-    for error, code, said in [
-        (KeyboardInterrupt(), 130, f"interrupted; {again}"),
-        (BrokenProcessPool(), 1, f"a worker process died, perhaps for want of memory; {again}"),
-        (OSError(28, "No space left on device"), 1, f"[Errno 28] No space left on device{kept}"),
-    ]:
-        assert ended(command, error, monkeypatch) == code
-        assert capsys.readouterr().err == f"singleshot: {said}\n"
+    resumable = ("quickstart", "train --dataset digits", "data fetch cifar10", "reproduce fig2 --jobs 1")
+    others = ("evaluate a.npz", "calibrate a.npz", "export a", "predict a cat.png", "data check digits", "report a")
+    for command in (*resumable, *others):
+        again, kept = ("resume", "; finished work is kept") if command in resumable else ("start from scratch", "")
+        errors: list[tuple[BaseException, int, str]] = [
+            (KeyboardInterrupt(), 130, f"interrupted; repeat the command to {again}"),
+            (OSError(28, "No space left on device"), 1, f"[Errno 28] No space left on device{kept}"),
+            (StoppedError("stopped", exit_code=143), 143, "stopped"),
+            (ValueError("wrong value"), 2, "wrong value"),
+            (TypeError("wrong type"), 2, "wrong type"),
+        ]
+        for error, code, message in errors:
+            assert exit_code(command, error, monkeypatch) == code
+            assert capsys.readouterr().err == f"singleshot: {message}\n"
 
 
-def test_a_name_in_a_message_does_not_speak_to_the_terminal_and_lines_stay_lines(
+def test_control_characters_in_messages_are_escaped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     evil, shown = "a\x1b[2J\r\x9b.npz", r"a\x1b[2J\r\x9b.npz"
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as exit_:
         main(["evaluate", evil])
-    assert capsys.readouterr().err == f"singleshot: {shown}: no such file\n"
-    assert ended("evaluate a.npz", ValueError(f"{evil}:\n  too long"), monkeypatch) == 2
+    assert exit_.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("singleshot: ")
+    assert shown in message
+    assert message.count("\n") == 1
+    assert exit_code("evaluate a.npz", ValueError(f"{evil}:\n  too long"), monkeypatch) == 2
     assert capsys.readouterr().err == f"singleshot: {shown}:\n  too long\n"
-    assert ended("evaluate a.npz", FileNotFoundError(2, "No such file", evil), monkeypatch) == 1
+    assert exit_code("evaluate a.npz", FileNotFoundError(2, "No such file", evil), monkeypatch) == 1
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_a_name_in_a_warning_does_not_speak_to_the_terminal(
+def test_control_characters_in_warnings_are_escaped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -93,7 +86,7 @@ def test_a_name_in_a_warning_does_not_speak_to_the_terminal(
     assert "\x1b" not in said.err + said.out
 
 
-def test_predict_spells_out_what_a_class_or_an_image_is_called(
+def test_predict_escapes_names_of_classes_and_images(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [Prediction("b\x07.png", "cat\x1b]0;mine\x07", 0.9, False), Prediction("c.png", "dog\nfish", 0.7, False)]

@@ -7,10 +7,10 @@ import pytest
 
 from fake_results import RESNET, SEEDS, VGG, drawn_store, without
 from figure_oracle import assert_estimates, binned, ece, eces, panels, texts
-from singleshot.paper.exhibits import CI
-from singleshot.paper.figure_numbers import oracle, setting_of
+from singleshot.paper.estimates import values_by_seed
+from singleshot.paper.figure_numbers import NetworkRuns
 from singleshot.paper.figures import draw_figure
-from singleshot.paper.measurements import values_by_seed
+from singleshot.paper.methods import CI
 
 
 def test_fig1_has_the_mean_ece_over_seeds_and_the_pooled_bins_of_every_method() -> None:
@@ -65,7 +65,7 @@ def test_the_oracle_is_that_of_the_tables_on_the_seeds_that_all_strengths_have()
     seed_2 = {beta: ece(RESNET, beta, [2]) for beta in CI}
     best = numbers["settings"][0]["ci_oracle"]
     assert best == min(seed_2, key=seed_2.__getitem__)
-    runs = oracle(setting_of(RESNET, CI, SEEDS, store).runs)
+    runs = NetworkRuns.find(RESNET, CI, SEEDS, store).oracle()
     assert runs is not None
     assert (runs.method, runs.seeds) == (best, "1 of 3 seeds")
     assert {2: runs.ece.mean} == {
@@ -79,5 +79,5 @@ def test_without_a_seed_that_all_strengths_have_there_is_no_oracle() -> None:
     without(store, RESNET, "ci_0.1", 1)
     figure, numbers = draw_figure("fig1", [RESNET], 2, store)
     assert numbers["settings"][0]["ci_oracle"] is None
-    assert "CI[Oracle] (of 2 tried):\nnot there yet" in texts(figure)
+    assert "CI[Oracle] (of 2 tried):\nno runs yet" in texts(figure)
     assert values_by_seed(RESNET, "ci_oracle", 2, store) == values_by_seed(RESNET, "ci", 2, store) == {}

@@ -9,9 +9,9 @@ import pytest
 
 from fake_results import EXAMPLES, RESNET, SEEDS, VGG, drawn_store, fake_result, predictions
 from figure_oracle import panels, softmax, texts
-from singleshot.grid.job import job_of
 from singleshot.grid.store import ResultStore
 from singleshot.paper.figures import draw_figure
+from singleshot.paper.methods import job_of
 
 
 def test_fig2_is_the_variance_histogram_of_the_baseline_of_all_seeds() -> None:
@@ -49,5 +49,5 @@ def test_fig2_needs_a_network_with_noise(tmp_path: Path) -> None:
     store, job = ResultStore(tmp_path), job_of(RESNET, "baseline", 0)
     logits, labels, _ = predictions(RESNET, "baseline", 0)
     store.results[job.key] = fake_result(job, logits=logits, labels=labels)
-    with pytest.raises(ValueError, match="fig2 has nothing to draw: no network in it has any noise"):
+    with pytest.raises(ValueError, match="fig2 has nothing to draw: none of its networks has noise"):
         draw_figure("fig2", [RESNET], 1, store)

@@ -7,8 +7,8 @@ import pytest
 
 from fake_results import RESNET, SEEDS, drawn_store
 from figure_oracle import binned, panels
-from singleshot.paper.exhibits import CI
 from singleshot.paper.figures import draw_figure
+from singleshot.paper.methods import CI
 
 
 def test_fig5_has_the_coverage_of_the_pooled_predictions() -> None:

@@ -9,38 +9,62 @@ import torch
 from torch import nn
 
 import singleshot as ss
+from singleshot.grid.engine import run_grid
+from singleshot.grid.job import Result
+from singleshot.grid.local_engine import LocalEngine
+from singleshot.grid.store import ResultStore
 from singleshot.models import SmallCNN
 from singleshot.paper import quickstart
-from singleshot.paper.measurements import Estimate
-from singleshot.paper.quickstart import METHODS, Run, Setting, train_and_evaluate
-from singleshot.paper.quickstart_grid import RunStore, markdown_table, run_grid, summarize
+from singleshot.paper.quickstart import (
+    TITLES,
+    QuickstartGrid,
+    QuickstartJob,
+    Setting,
+    import_old_results,
+    markdown_table,
+    objective_for,
+    summarize,
+)
+from small_grids import Recorder
 
 QUICK = Setting(epochs=2)
+STORED = Path(__file__).parents[2] / "results" / "quickstart" / "results"
 
 
-def fake_run(method: str, seed: int, confidence: float = 0.9) -> Run:
+def fake_result(method: str, seed: int, confidence: float = 0.9) -> Result:
     calibration = ss.Calibration(bins=20)
     probs = torch.tensor([[confidence, 1 - confidence]], dtype=torch.float64)
     calibration.update(probs=probs.repeat(4, 1), labels=torch.tensor([0, 0, 0, seed % 2]))
-    return Run(method, seed, 1.5, {"torch": "2"}, calibration)
+    data = {"train": 30, "test": 4, "classes": 2}
+    return Result(QuickstartJob(method, seed), 1.5, None, "cpu", {"torch": "2"}, data, {"test": calibration})
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_run_repeats_from_its_seed(method: str) -> None:
-    first, again, other = (train_and_evaluate(QUICK, method, seed) for seed in (3, 3, 4))
-    assert first.calibration.to_json() == again.calibration.to_json()
-    assert first.calibration.to_json() != other.calibration.to_json()
-    assert first.calibration.compute().count == 899
+def store_of(*results: Result) -> ResultStore:
+    return ResultStore(Path("unused"), {result.job.key: result for result in results}, job_type=QuickstartJob)
+
+
+@pytest.mark.parametrize("method", TITLES)
+def test_runs_are_reproducible(method: str) -> None:
+    first, again, other = (QuickstartJob(method, seed, QUICK).train_and_evaluate() for seed in (3, 3, 4))
+    assert first.test.to_json() == again.test.to_json()
+    assert first.test.to_json() != other.test.to_json()
+    assert first.test.compute().count == 899
+
+
+def test_a_run_has_the_stored_numbers() -> None:
+    job = QuickstartJob("ci_0.1", 0)
+    stored = ResultStore.open(STORED, QuickstartJob)
+    assert (len(stored.results), stored.skipped) == (60, [])
+    assert job.train_and_evaluate().metrics() == pytest.approx(stored[job].metrics(), abs=1e-3)
 
 
 def test_training_learns_and_validation_is_another_split() -> None:
-    run = train_and_evaluate(replace(QUICK, epochs=60), "VWCI", 0, evaluate_on="validation")
-    result = run.calibration.compute()
+    result = QuickstartJob("vwci", 0, replace(QUICK, epochs=60)).train_and_evaluate("validation").test.compute()
     assert result.count == 868
     assert result.accuracy > 0.6
 
 
-def test_evaluation_is_one_quiet_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_is_one_pass_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     modes: list[bool] = []
 
     class Spy(SmallCNN):
@@ -49,93 +73,96 @@ def test_evaluation_is_one_quiet_pass(monkeypatch: pytest.MonkeyPatch) -> None:
             return super().forward(images)
 
     monkeypatch.setattr(quickstart, "SmallCNN", Spy)
-    train_and_evaluate(QUICK, "VWCI", 0)
-    assert modes.count(False) == 1  # the sampler may trace the model, in training mode
+    QuickstartJob("vwci", 0, QUICK).train_and_evaluate()
+    assert modes.count(False) == 1  # the sampler may trace the model in training mode
     assert modes[-1] is False
 
 
-def test_methods_are_what_their_names_say() -> None:
+def test_methods_have_the_losses_of_their_names() -> None:
     generator = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(5, 6, 10, generator=generator), torch.randint(0, 10, (6,), generator=generator)
     expected = {
-        "cross-entropy": ss.cross_entropy_loss(logits, labels),
-        "cross-entropy, T = 5": ss.cross_entropy_loss(logits, labels),
-        "label smoothing 0.1": ss.label_smoothing_loss(logits, labels, label_smoothing=0.1),
-        "CI 0.1": ss.ci_loss(logits, labels, beta=0.1),
-        "VWCI": ss.vwci_loss(logits, labels),
-        "VWCI total variation": ss.vwci_loss(logits, labels, measure="total_variation"),
+        "baseline": (1, ss.cross_entropy_loss(logits, labels)),
+        "passes": (5, ss.cross_entropy_loss(logits, labels)),
+        "smoothing_0.1": (1, ss.label_smoothing_loss(logits, labels, label_smoothing=0.1)),
+        "ci_0.1": (1, ss.ci_loss(logits, labels, beta=0.1)),
+        "vwci": (5, ss.vwci_loss(logits, labels)),
+        "vwci_total_variation": (5, ss.vwci_loss(logits, labels, measure="total_variation")),
     }
-    assert {name: float(method.loss(logits, labels)) for name, method in METHODS.items()} == {
-        name: float(value) for name, value in expected.items()
-    }
-    assert [name for name, method in METHODS.items() if method.several_passes] == [
-        "cross-entropy, T = 5",
-        "VWCI",
-        "VWCI total variation",
-    ]
+    objectives = {method: objective_for(method, Setting()) for method in TITLES}
+    assert {
+        method: (one.passes, one.loss_and_alpha(logits, labels)[0]) for method, one in objectives.items()
+    } == expected
 
 
-def test_the_setting_is_the_one_chosen_on_validation() -> None:
-    chosen = json.loads((Path(__file__).parents[2] / "results" / "quickstart_setting.json").read_text())["chosen"]
+def test_the_setting_is_the_one_selected_on_validation() -> None:
+    chosen = json.loads((STORED.parents[1] / "quickstart_setting.json").read_text())["chosen"]
     assert {name: chosen[name] for name in vars(Setting())} == vars(Setting())
 
 
-def test_finished_runs_are_kept_and_never_done_twice(tmp_path: Path) -> None:
-    path = tmp_path / "results.json"
-    store = RunStore.open(path, QUICK)
-    kept = [fake_run(method, 0) for method in list(METHODS)[:-1]]
-    for run in kept:
-        store.add(run)
-    reopened = RunStore.open(path, QUICK)
-    assert reopened.missing(seeds=1) == [(list(METHODS)[-1], 0)]
-    finished: list[Run] = []
-    run_grid(reopened, seeds=1, jobs=2, on_finished=finished.append, predictions=tmp_path / "predictions")
+def test_finished_runs_are_kept_and_not_repeated(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path / "results", QuickstartJob)
+    *kept, last = TITLES
+    for method in kept:
+        store.add(fake_result(method, 0))
+    reopened, recorder = ResultStore.open(tmp_path / "results", QuickstartJob), Recorder()
+    assert run_grid(QuickstartGrid(1), reopened, LocalEngine(tmp_path / "predictions", 2), recorder) == []
+    assert recorder.starts == [QuickstartJob(last, 0).key]
     assert len(list((tmp_path / "predictions" / "seed-0").iterdir())) == 1
-    assert [(run.method, run.seed) for run in finished] == [(list(METHODS)[-1], 0)]
-    final = RunStore.open(path, QUICK)
-    stored = json.loads(path.read_text())["runs"]
-    assert all(0 <= run["metrics"]["ece"] <= 1 and run["environment"]["torch"] for run in stored)
-    assert not final.missing(seeds=1)
-    assert final.runs[kept[0].method, 0].calibration.to_json() == kept[0].calibration.to_json()
+    final = ResultStore.open(tmp_path / "results", QuickstartJob)
+    assert not final.missing(QuickstartGrid(1).jobs(final))
+    assert final[QuickstartJob(kept[0], 0)].to_dict() == fake_result(kept[0], 0).to_dict()
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[" * 100_000, "{", "[]", '{"format": "other"}', '{"format": "singleshot.quickstart"}']
-)
-def test_a_file_that_cannot_be_continued_is_named_and_kept(content: str, tmp_path: Path) -> None:
-    path = tmp_path / "results.json"
-    path.write_text(content)
-    with pytest.raises(ValueError, match=r"results\.json holds no quickstart results.*--restart"):
-        RunStore.open(path, QUICK)
-    assert path.read_text() == content
+def test_results_of_version_0_1_are_imported(tmp_path: Path) -> None:
+    path, results = tmp_path / "results.json", [fake_result(method, 0) for method in ("baseline", "vwci")]
+    runs = [
+        {
+            "method": title,
+            "seed": 0,
+            "seconds": 1.5,
+            "environment": {"torch": "2"},
+            "calibration": result.test.to_dict(),
+            "metrics": {},
+        }
+        for title, result in zip(("cross-entropy", "VWCI"), results, strict=True)
+    ]
+    path.write_text(json.dumps({"format": "singleshot.quickstart", "setting": vars(Setting()), "runs": runs}))
+    store = ResultStore.open(tmp_path / "results", QuickstartJob)
+    import_old_results(path, store)
+    for result in results:
+        stored, expected = store[result.job].to_dict(), result.to_dict()
+        assert {**stored, "data": None} == {**expected, "data": None}
+    for content in ("", "[" * 100_000, "{", "[]", '{"format": "other"}', '{"format": "singleshot.quickstart"}'):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"results\.json holds no quickstart results.*--restart"):
+            import_old_results(path, store)
+        assert path.read_text() == content
 
 
-def test_runs_of_another_setting_are_not_mixed_in(tmp_path: Path) -> None:
-    path = tmp_path / "results.json"
-    RunStore.open(path, QUICK).add(fake_run("VWCI", 0))
-    with pytest.raises(ValueError, match="another setting"):
-        RunStore.open(path, Setting())
-    assert len(json.loads(path.read_text())["runs"]) == 1
+def test_damaged_jobs_are_refused() -> None:
+    content = QuickstartJob("vwci", 0).to_dict()
+    assert QuickstartJob.from_dict(content, "here") == QuickstartJob("vwci", 0)
+    for change in ({"method": "other"}, {"seed": "0"}, {"setting": {"epochs": "many"}}):
+        with pytest.raises(ValueError, match=r"^here: "):
+            QuickstartJob.from_dict({**content, **change}, "here")
 
 
-def test_summary_is_the_mean_with_its_standard_error_over_seeds() -> None:
-    runs = [fake_run("VWCI", seed) for seed in range(4)]  # accuracies 1, 0.75, 1, 0.75
-    summary = summarize("VWCI", runs)
+def test_summaries_have_means_and_standard_errors_over_seeds() -> None:
+    results = [fake_result(method, seed) for method in TITLES for seed in range(4)]  # accuracies 1, 0.75, 1, 0.75
+    summary = summarize(store_of(*results), seeds=4)[0]
     accuracy = summary.metrics["accuracy"]
     assert (accuracy.mean, accuracy.seeds) == (0.875, 4)
     assert accuracy.standard_error == pytest.approx((4 * 0.125**2 / 3) ** 0.5 / 2)
-    assert summary.pooled.count == 16
-    assert summary.pooled.accuracy == 0.875
+    assert (summary.pooled.count, summary.pooled.accuracy, summary.metrics["train_seconds"].mean) == (16, 0.875, 1.5)
     assert json.loads(json.dumps(summary.to_dict(), allow_nan=False))["metrics"]["accuracy"]["seeds"] == 4
-    assert Estimate.of([1.0]).standard_error is None
-    assert str(Estimate.of([1.0])) == "1.000"
 
 
-def test_table_marks_the_best_of_each_column() -> None:
-    sure, unsure = (summarize(name, [fake_run(name, 0, c)]) for name, c in (("sure", 0.95), ("unsure", 0.6)))
-    lines = markdown_table([sure, unsure]).splitlines()
-    assert len(lines) == 4
-    assert lines[2].startswith("| sure | **1.000** | **0.050** |")
+def test_the_table_marks_the_best_of_each_column() -> None:
+    results = [fake_result(method, 0, 0.95 if method == "baseline" else 0.6) for method in TITLES]
+    lines = markdown_table(summarize(store_of(*results), seeds=1)).splitlines()
+    assert len(lines) == 2 + len(TITLES)
+    assert lines[2].startswith("| cross-entropy | **1.000** | **0.050** |")
     assert "**0.400**" not in lines[3]
 
 

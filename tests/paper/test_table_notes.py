@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from fake_results import BASE, DATA, SEEDS, fake, full_store, full_table, row_of, store_of
-from singleshot.grid.result import Result
+from singleshot.grid.job import Result
 from singleshot.paper.methods import EPSILONS
 from singleshot.paper.table_formats import as_text
 from singleshot.paper.tables import build_table
 
 
-def notes_of(*runs: Result, exhibit: str = "table3") -> str:
-    return "\n".join(build_table(exhibit, BASE, SEEDS, store_of(*runs)).notes)
+def notes_of(*runs: Result, experiment: str = "table3") -> str:
+    return "\n".join(build_table(experiment, BASE, SEEDS, store_of(*runs)).notes)
 
 
 def test_the_caption_says_how_many_images_there_were() -> None:
@@ -25,33 +25,28 @@ def test_the_caption_says_how_many_images_there_were() -> None:
     assert ", all 50,000 training images, 10,000 test images," in table.caption
 
 
-@pytest.mark.parametrize("data", [{}, {"train": None, "test": "10"}])
-def test_a_result_that_does_not_know_its_images_does_not_stop_the_table(data: dict[str, object]) -> None:
-    run = replace(fake(BASE, "baseline", 0), data=data)
-    assert ", 5,000 training images," in build_table("table1", BASE, 1, store_of(run)).caption
+def test_a_smoothing_at_the_end_of_the_candidates_is_mentioned() -> None:
+    for selected, end in ((EPSILONS[0], "smallest"), (EPSILONS[1], None), (EPSILONS[-1], "largest")):
+        runs = [fake(BASE, f"held_out_smoothing_{one:g}", 0, best_validation=one == selected) for one in EPSILONS]
+        notes = notes_of(*runs)
+        assert "was selected by the NLL on held-out images" in notes
+        assert ("The selected ε is the" in notes) == (end is not None)
+        if end is not None:
+            candidates = ", ".join(map(str, EPSILONS))
+            assert f"The selected ε is the {end} candidate ({candidates}): a value beyond it may be better." in notes
 
 
-@pytest.mark.parametrize(("chosen", "end"), [(EPSILONS[0], "smallest"), (EPSILONS[1], None), (EPSILONS[-1], "largest")])
-def test_a_smoothing_at_the_end_of_those_tried_is_mentioned(chosen: float, end: str | None) -> None:
-    runs = [fake(BASE, f"held_out_smoothing_{one:g}", 0, best_validation=one == chosen) for one in EPSILONS]
-    notes = notes_of(*runs)
-    assert "was chosen by the NLL on held-out images" in notes
-    assert ("is the" in notes) == (end is not None)
-    if end is not None:
-        tried = ", ".join(map(str, EPSILONS))
-        assert f"The chosen ε is the {end} of those tried ({tried}): one beyond it may be better." in notes
-
-
-@pytest.mark.parametrize(("exhibit", "mentioned"), [("table1", False), ("tableA", True), ("tableB", True)])
-def test_picking_a_strength_of_ci_is_called_what_it_is(exhibit: str, mentioned: bool) -> None:
-    assert ("to pick one from this table is what CI[Oracle] does" in "\n".join(full_table(exhibit).notes)) == mentioned
+def test_selecting_beta_from_the_table_is_called_an_oracle() -> None:
+    for experiment, mentioned in (("table1", False), ("tableA", True), ("tableB", True)):
+        notes = "\n".join(full_table(experiment).notes)
+        assert ("picking the best row of this table amounts to CI[Oracle]" in notes) == mentioned
 
 
 def test_temperatures_without_a_finite_optimum_are_mentioned() -> None:
     runs = [fake(BASE, "baseline", seed, bounded=seed > 0) for seed in range(SEEDS)]
     runs += [fake(BASE, "held_out_baseline", seed) for seed in range(SEEDS)]
     table = build_table("table2", BASE, SEEDS, store_of(*runs))
-    assert "TS (case 1): no finite temperature in 2 of 3 runs (a bound was taken)." in table.notes
+    assert "TS (case 1): no finite temperature in 2 of 3 runs (a bound was used)." in table.notes
     assert row_of(table, "ts_case2").remark is None
 
 
@@ -59,16 +54,16 @@ def test_runs_of_unlike_versions_machines_or_images_are_mentioned() -> None:
     first, second = fake(BASE, "baseline", 0), fake(BASE, "baseline", 1)
     alike = notes_of(first, second)
     assert "Runs of" not in alike
-    assert "unlike" not in alike
+    assert "different" not in alike
     other = replace(second, environment={**second.environment, "revision": "xyz", "torch": "3"})
     assert "Runs of revisions abc, xyz; torch 2, 3." in notes_of(first, other)
     other = replace(second, environment={"singleshot": "1", "torch": "2", "machine": "x", "cores": 64})
     assert "Runs of revisions None, abc." in notes_of(first, other)
-    assert "unlike machines" in notes_of(first, other)
-    assert "unlike images" in notes_of(first, replace(second, data={**DATA, "test": 99}))
+    assert "different machines" in notes_of(first, other)
+    assert "different images" in notes_of(first, replace(second, data={**DATA, "test": 99}))
     known, other = (replace(run, environment={**run.environment, "processor": run.job.key}) for run in (first, second))
-    assert "unlike machines" in notes_of(known, other)
-    assert "unlike machines" not in notes_of(first, other)
+    assert "different machines" in notes_of(known, other)
+    assert "different machines" not in notes_of(first, other)
 
 
 def test_a_revision_cannot_write_to_the_terminal_or_break_a_line() -> None:
@@ -97,5 +92,5 @@ def test_time_is_the_processors_and_a_dash_where_it_is_not_known() -> None:
     assert any(note.startswith("Time: processor time of training") and "dash" not in note for note in table.notes)
     unknown = build_table("table3", BASE, 1, store_of(fake(BASE, "baseline", 0, cpu_seconds=None)))
     assert next(line for line in as_text(unknown).splitlines() if line.startswith("Baseline")).split()[-2] == "—"
-    assert any("a dash where it is not known" in note for note in unknown.notes)
+    assert any("a dash if it is not known" in note for note in unknown.notes)
     assert "—" not in as_text(build_table("table3", BASE, SEEDS, full_store("table3")))

@@ -1,4 +1,4 @@
-"""Progress on standard error: bars on a terminal, a plain line now and then elsewhere."""
+"""Progress bars on a terminal, occasional lines elsewhere, and pages that may fail to be written."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from singleshot.common.text import printable, printable_lines
-from singleshot.data.progress import print_status
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from singleshot.data.progress import ProgressCallback
 
-Advance = Callable[[int, "int | None"], None]
-"""Called with how much is done, of how much. Where that is not known nothing is shown: it takes a moment only."""
+
+def say(text: str) -> None:
+    """Print a message for people on standard error."""
+    print(printable_lines(text), file=sys.stderr, flush=True)
 
 
 @contextmanager
 def bars() -> Iterator[Bars]:
-    """Shows what is made of them until the end of the block."""
+    """Show progress bars until the end of the block."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -38,20 +40,20 @@ def bars() -> Iterator[Bars]:
 
 
 class Bars:
-    """Makes a bar for each thing that is counted; all are shown together."""
+    """Creates progress bars that are shown together."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
-    def images(self, what: str) -> Advance:
-        """For counting images."""
-        return self._bar(what, lambda done, total: f"{done:,} of {total:,} images")
+    def images(self, title: str) -> ProgressCallback:
+        """Return a bar that counts images."""
+        return self._bar(title, lambda done, total: f"{done:,} of {total:,} images")
 
-    def bytes(self, what: str) -> Advance:
-        """For counting bytes."""
-        return self._bar(what, lambda done, total: f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB")
+    def bytes(self, title: str) -> ProgressCallback:
+        """Return a bar that counts bytes."""
+        return self._bar(title, lambda done, total: f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB")
 
-    def _bar(self, what: str, amount: Callable[[int, int], str]) -> Advance:
+    def _bar(self, title: str, amount: Callable[[int, int], str]) -> ProgressCallback:
         task: TaskID | None = None
         tenths = 0
 
@@ -61,30 +63,29 @@ class Bars:
                 return
             if not self._progress.disable:
                 if task is None:
-                    task = self._progress.add_task(what, amount="")
+                    task = self._progress.add_task(title, amount="")
                 self._progress.update(task, completed=done, total=total, amount=amount(done, total))
                 return
             before, tenths = tenths, done * 10 // total
             if tenths > before:
-                print_status(f"{what}: {amount(done, total)}")
+                say(f"{title}: {amount(done, total)}")
 
         return advance
 
 
 def try_to_write(page: Path, write: Callable[[Path], bool], retry: str) -> bool | None:
-    """Write a page if that is possible, and say on standard error why it was not, and what tries again.
+    """Write a page, or report on standard error why it failed and which command retries.
 
     Args:
         page: the .html file.
-        write: imports what it needs and writes the page; False where there is nothing to show.
-        retry: the command that writes the page another time.
+        write: imports what it needs and writes the page; returns False if there is nothing to show.
+        retry: the command that writes the page again.
 
     Returns:
-        whether there is a page now; None where it failed, and that was said.
+        whether the page was written; None if it failed.
     """
     try:
         return write(page)
-    except Exception as error:  # whatever it is: a full disk, a damaged file, a package that is missing
-        reason = printable_lines(f"{type(error).__name__}: {error}")
-        print(f"singleshot: no page was written ({reason}); {printable(retry)} tries again", file=sys.stderr)
+    except Exception as error:  # a full disk, a damaged file, a missing package
+        say(f"singleshot: no page was written ({type(error).__name__}: {error}); {printable(retry)} tries again")
         return None

@@ -1,37 +1,66 @@
-"""What a person sees of a grid: the runs before they begin, how they go, and how far they are."""
+"""Running and showing a grid: its plan, its progress and its status."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from singleshot.common.files import is_held
+from singleshot.cli.display import say
+from singleshot.common.errors import StoppedError
+from singleshot.common.files import FolderNotUsableError, exclusive, is_held
 from singleshot.common.text import printable, printable_lines
-from singleshot.grid.engines import GridWatcher, Outcome
+from singleshot.grid.engine import Engine, Grid, GridWatcher, Outcome, run_grid
 from singleshot.grid.job import Job
-from singleshot.grid.progress import JobProgress, progress_of
+from singleshot.grid.progress import JobProgress, estimate_seconds, progress_of
 from singleshot.grid.store import ResultStore
-from singleshot.paper.exhibits import Grid
-from singleshot.paper.request import Request
+from singleshot.paper.experiments import GridRequest
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-LOOK_EVERY = 2.0  # seconds
+REFRESH_SECONDS = 2.0
 
 
-def say(text: str) -> None:
-    """A line for people, beside the output."""
-    print(printable_lines(text), file=sys.stderr, flush=True)
+@contextmanager
+def output_folder(output: Path) -> Iterator[None]:
+    """Hold the output folder against other processes."""
+    try:
+        with exclusive(output):
+            yield
+    except FolderNotUsableError as error:
+        raise ValueError(f"--output {output} {error}; choose another folder") from None
+
+
+def run_and_show(grids: Sequence[Grid], store: ResultStore, engine: Engine) -> list[Outcome]:
+    """Run the missing jobs with a progress display, and return the failed outcomes."""
+    failed = []
+    for grid in grids:
+        with GridDisplay(grid, store) as display:
+            failed += run_grid(grid, store, engine, display)
+    return failed
+
+
+def raise_failures(failed: Sequence[Outcome]) -> None:
+    """Raise StoppedError if a run has failed."""
+    if failed:
+        reasons = "\n".join(f"  {outcome.job.title}: {outcome.error}" for outcome in failed)
+        raise StoppedError(f"{len(failed)} runs failed; repeat the command to retry them:\n{reasons}")
+
+
+def report_skipped(store: ResultStore) -> None:
+    """Name the files that the store could not read."""
+    for reason in store.skipped:
+        say(f"Skipped {printable(reason)}.")
 
 
 class GridDisplay(GridWatcher):
-    """A bar on a terminal, and a line for each run elsewhere."""
+    """A progress bar on a terminal, one line per run elsewhere."""
 
     def __init__(self, grid: Grid, store: ResultStore) -> None:
         from rich.console import Console
@@ -49,7 +78,7 @@ class GridDisplay(GridWatcher):
         self._progress.disable = not self._progress.console.is_terminal
         done, total = self._count()
         if done:
-            say(f"{done} of {total} runs were finished before.")
+            say(f"{done} of {total} runs were already finished.")
         self._task = self._progress.add_task("", total=total, completed=done, last="")
 
     def __enter__(self) -> GridDisplay:
@@ -62,19 +91,19 @@ class GridDisplay(GridWatcher):
         self._progress.stop()
 
     def started(self, job: Job) -> None:
-        """Name what is under way."""
+        """Show the title of the job."""
         self._progress.update(self._task, last=printable(job.title))
 
     def lost(self, job: Job, reason: str) -> None:
-        """Nothing is lost but time; it is said all the same."""
-        self._line(f"{printable(job.title)} is begun again: {reason}.")
+        """Report the restart."""
+        self._line(f"{printable(job.title)} is restarted: {reason}.")
 
     def waiting(self, reason: str) -> None:
-        """Say once why nothing moves, or not all that could."""
+        """Report the reason."""
         self._line(f"{printable(reason)}.")
 
-    def came(self, outcome: Outcome) -> None:
-        """Count a run that came to its end, and say what it gave."""
+    def finished(self, outcome: Outcome) -> None:
+        """Count the run and report its metrics or its error."""
         done, total = self._count()
         self._progress.update(self._task, completed=done, total=total)
         title = printable(outcome.job.title)
@@ -86,7 +115,7 @@ class GridDisplay(GridWatcher):
         self._line(f"{done} of {total}: {title}: {shown}, {outcome.result.seconds:.0f} s")
 
     def _count(self) -> tuple[int, int]:
-        """Runs that are done, and all that are known to be needed: a few are known only after others."""
+        """Return the number of finished runs and of runs known to be needed."""
         jobs = self._grid.jobs(self._store)
         return len(jobs) - len(self._store.missing(jobs)), len(jobs)
 
@@ -97,86 +126,80 @@ class GridDisplay(GridWatcher):
             self._progress.console.print(printable_lines(text), markup=False, highlight=False)
 
 
-def show_plan(request: Request, output: Path, *, jobs: int, data_root: Path | None, as_json: bool) -> None:
-    """Every run, whether it is done, and how long the others will take here."""
-    from singleshot.grid.progress import estimated_seconds
-
+def show_plan(request: GridRequest, output: Path, *, jobs: int, data_root: Path | None, as_json: bool) -> None:
+    """Print every run, whether it is finished, and the estimated time of the others."""
     store = ResultStore.open(output / "results")
     planned = {job.key: job for grid in request.grids() for job in grid.jobs(store)}
-    todo = store.missing(planned.values())
+    todo = [job for job in planned.values() if job not in store]
     if todo:
-        say(f"{len(todo)} of {len(planned)} runs are to do; timing a few steps of each kind ...")
-    seconds = estimated_seconds(todo, data_root=data_root)
-    # However many at a time, it takes as long as the longest, and what that one starts from.
-    chains = [seconds[job.key] + (seconds.get(job.first.key, 0) if job.first else 0) for job in todo]
+        say(f"{len(todo)} of {len(planned)} runs to do; timing a few steps of each kind ...")
+    seconds = estimate_seconds(todo, data_root=data_root)
+    # With any number of processes, at least the time of the longest run and of the run it requires.
+    chains = [seconds[job.key] + (seconds.get(job.requires.key, 0) if job.requires else 0) for job in todo]
     total = max(sum(seconds.values()) / jobs, *chains, 0)
     if as_json:
-        listed = [
+        runs = [
             {"key": key, "title": job.title, "done": job in store, "seconds": seconds.get(key)}
             for key, job in planned.items()
         ]
-        print(json.dumps({"runs": listed, "jobs": jobs, "seconds": total, "skipped": store.skipped}, indent=2))
+        print(json.dumps({"runs": runs, "jobs": jobs, "seconds": total, "skipped": store.skipped}, indent=2))
         return
-    for reason in store.skipped:
-        say(f"Skipped {printable(reason)}.")
+    report_skipped(store)
     for key, job in planned.items():
         print(f"{key}  {'done' if job in store else _duration(seconds[key]):>10}  {printable(job.title)}")
-    chosen_later = any(job.recipe.loss == "label_smoothing" and job.recipe.validation for job in todo)
-    more = " Which label smoothing is run with every seed, these decide: a few runs more." if chosen_later else ""
+    selects = any(job.recipe.loss == "label_smoothing" and job.recipe.validation for job in todo)
+    more = " The label smoothing that they select adds one run per seed." if selects else ""
     print(f"{len(planned)} runs, {len(todo)} to do: about {_duration(total)} of training, {jobs} at a time.{more}")
 
 
 def show_status(output: Path, *, as_json: bool) -> None:
-    """How far the grid in a folder is: once, or on a terminal until it is done."""
+    """Print the progress of the grid in a folder; on a terminal, keep it up to date until the grid is done."""
     from rich.console import Console
     from rich.live import Live
 
-    request = Request.load(output)
+    request = GridRequest.load(output)
     store = ResultStore.open(output / "results")
-    found = _look(request, store, output)
+    progress = _progress(request, store, output)
     if as_json:
-        states: dict[str, Any] = dict(Counter(one.state for one in found))
-        runs = [one.to_dict() for one in found]
+        states = dict(Counter(one.state for one in progress))
+        runs = [one.to_dict() for one in progress]
         print(json.dumps({"runs": runs, "states": states, "skipped": store.skipped}, indent=2))
         return
-    for reason in store.skipped:
-        say(f"Skipped {printable(reason)}.")
+    report_skipped(store)
     console = Console()
     if not console.is_terminal:
-        for one in found:
+        for one in progress:
             print(f"{one.job.key}  {one.state:8}  {one.share:4.0%}  {printable(one.job.title)}")
-        print(_summary(found))
+        print(_summary(progress))
         return
-    with Live(_view(found), console=console, auto_refresh=False) as live:
-        while is_held(output) and any(one.state != "done" for one in found):
-            time.sleep(LOOK_EVERY)
+    with Live(_view(progress), console=console, auto_refresh=False) as live:
+        while is_held(output) and any(one.state != "done" for one in progress):
+            time.sleep(REFRESH_SECONDS)
             store.refresh()
-            found = _look(request, store, output)
-            live.update(_view(found), refresh=True)
-    if any(one.state != "done" for one in found):
-        say("Nobody works on it now; the command that began it goes on.")
+            progress = _progress(request, store, output)
+            live.update(_view(progress), refresh=True)
+    if any(one.state != "done" for one in progress):
+        say("No process is running it; repeat the original command to resume.")
 
 
-def _look(request: Request, store: ResultStore, output: Path) -> list[JobProgress]:
+def _progress(request: GridRequest, store: ResultStore, output: Path) -> list[JobProgress]:
     jobs = {job.key: job for grid in request.grids() for job in grid.jobs(store)}
     return progress_of(list(jobs.values()), store, output / "runs")
 
 
-def _summary(found: list[JobProgress]) -> str:
-    states = Counter(one.state for one in found)
-    return ", ".join(f"{count} {state}" for state, count in states.most_common()) + f" of {len(found)} runs"
+def _summary(progress: list[JobProgress]) -> str:
+    states = Counter(one.state for one in progress)
+    return ", ".join(f"{count} {state}" for state, count in states.most_common()) + f" of {len(progress)} runs"
 
 
-def _view(found: list[JobProgress]) -> Table:
-    """What is under way, and in a line what is not: a grid has more runs than a screen has lines."""
+def _view(progress: list[JobProgress]) -> Table:
+    """Return a table of the runs in progress, with a summary of all: a grid has more runs than a screen has lines."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=_summary(found), box=None, pad_edge=False)
-    for heading in ("run", "state", "", "what"):
-        table.add_column(heading)
-    for one in found:
+    table = Table("run", "state", "", "title", title=_summary(progress), box=None, pad_edge=False)
+    for one in progress:
         if one.state in ("running", "stopped"):
             bar = ProgressBar(total=1.0, completed=one.share, width=20)
             table.add_row(one.job.key, one.state, bar, Text(printable(one.job.title)))
@@ -184,7 +207,6 @@ def _view(found: list[JobProgress]) -> Table:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds as people say them."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"

@@ -1,7 +1,6 @@
-"""The command line: ``singleshot COMMAND``; one file per command, each nothing but parsing, calling and printing.
+"""The entry point of ``singleshot COMMAND``.
 
-Exit codes: 0 done, 1 something failed on the way, 2 a mistake in what was asked for, 130 interrupted by Ctrl-C, 143 by
-SIGTERM.
+Exit codes: 0 success, 1 failure, 2 wrong usage or input, 130 interrupted by Ctrl-C, 143 terminated by SIGTERM.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from io import TextIOWrapper
 
 from tyro.conf import FlagCreatePairsOff, configure
@@ -28,87 +26,72 @@ from singleshot.cli.train import train_command
 from singleshot.common.errors import StoppedError
 from singleshot.common.text import printable_lines
 
-CONTINUING = ("quickstart", "train", "reproduce", "data fetch")
-"""Commands that keep what they have done; any other starts anew."""
+RESUMABLE = ("quickstart", "train", "reproduce", "data fetch")
+"""Commands that keep finished work and resume when they are repeated."""
 
 
 def commands(args: Sequence[str]) -> SubcommandApp:
-    """All commands; the arguments are looked at for what the help should say and for the defaults of ``train``."""
+    """Return all commands; the help and the defaults of ``train`` depend on the arguments."""
     app = SubcommandApp()
-    one_flag = configure(FlagCreatePairsOff)  # --json needs no --no-json beside it
+    one_flag = configure(FlagCreatePairsOff)  # --json without --no-json
     training = train_command(args[1:] if args[:1] == ["train"] else [])
-    listed: list[tuple[str, Callable[..., None]]] = [
-        (
-            "Compare an overconfident net with calibrated ones, in a minute; nothing is downloaded.",
-            one_flag(quickstart),
-        ),
-        ("Train a network whose softmax score is a confidence; stop and resume at will.", training),
-        ("Measure accuracy and calibration of files of predictions, or of trained runs.", one_flag(evaluate)),
-        ("Fix the confidence of predictions: learn on one file, apply to another.", one_flag(calibrate)),
-        ("Classify images with a trained run, abstaining where it is not sure enough.", one_flag(predict)),
-        ("Write the classifier of a trained run as an ONNX or torch.export file.", one_flag(export)),
-        ("Measure the paper's tables and figures, here or on many machines.", one_flag(reproduce)),
-        ("Write one HTML page: can these scores be trusted, where not, and from which threshold on.", one_flag(report)),
+    summaries: list[tuple[Callable[..., None], str]] = [
+        (one_flag(quickstart), "Compare an overconfident net with calibrated ones in a minute, without downloads."),
+        (training, "Train a network whose softmax score is a confidence; stop and resume at any time."),
+        (one_flag(evaluate), "Measure accuracy and calibration of prediction files or trained runs."),
+        (one_flag(calibrate), "Calibrate predictions: fit on one file, apply to another."),
+        (one_flag(predict), "Classify images with a trained run, abstaining when the confidence is too low."),
+        (one_flag(export), "Write the classifier of a trained run as an ONNX or torch.export file."),
+        (one_flag(reproduce), "Measure the tables and figures of the paper, on one machine or a cluster."),
+        (one_flag(report), "Write one HTML page: can these scores be trusted, and from which threshold?"),
     ]
-    for summary, command in listed:
-        # In the list of all commands a line for each; a command's own help is its whole docstring.
-        is_asked_for = args[:1] == [command.__name__]
-        app.command(help=None if is_asked_for else summary)(command)
+    for command, summary in summaries:
+        # The list of commands shows the summary; the help of a command shows its docstring.
+        is_selected = args[:1] == [command.__name__]
+        app.command(help=None if is_selected else summary)(command)
     app.command(data_app, name="data", help="List, verify and download data sets.")
     return app
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run one command; a user's error is one message on standard error, never a traceback."""
+    """Run one command; a user's mistake gives one message on standard error, never a traceback."""
     args = sys.argv[1:] if args is None else list(args)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without ± shows a question mark, not an error
+            stream.reconfigure(errors="replace")  # print "?" on a terminal without "±" instead of failing
     if args == ["--version"]:
         print(f"singleshot {__version__}")
         return
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _say_warning
+            warnings.showwarning = lambda message, *_, **__: _print_error(str(message))
             commands(args).cli(
                 prog="singleshot",
-                description="Confidence one can act on, from one forward pass. Start with: singleshot quickstart\n\n"
-                "singleshot COMMAND --help explains a command; singleshot --version tells which this is.",
+                description="Calibrated confidence from one forward pass. Start with: singleshot quickstart\n\n"
+                "Use singleshot COMMAND --help for the help of a command, and singleshot --version for the version.",
                 args=args,
             )
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         _exit(2, str(error))
-    except BrokenPipeError:  # whoever read the output has had enough; nothing more can be said to them
+    except BrokenPipeError:  # the reader of the output has closed it
         sys.stdout = None
         sys.exit(1)
     except OSError as error:
-        _exit(1, f"{error}; what was finished before is kept" if _continues(args) else str(error))
-    except BrokenProcessPool:
-        _exit(1, f"a worker process died, perhaps for want of memory; {_when_repeated(args)}")
+        _exit(1, f"{error}; finished work is kept" if _is_resumable(args) else str(error))
     except StoppedError as error:
         _exit(error.exit_code, str(error))
     except KeyboardInterrupt:
-        _exit(130, f"interrupted; {_when_repeated(args)}")
+        _exit(130, f"interrupted; repeat the command to {'resume' if _is_resumable(args) else 'start from scratch'}")
 
 
-def _continues(args: Sequence[str]) -> bool:
-    return any(list(args[: len(words)]) == words for words in map(str.split, CONTINUING))
-
-
-def _when_repeated(args: Sequence[str]) -> str:
-    return f"the same command {'continues where it stopped' if _continues(args) else 'starts anew'}"
-
-
-def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Only what it says; where in the code it comes from says nothing to a user."""
-    _say(str(message))
+def _is_resumable(args: Sequence[str]) -> bool:
+    return any(list(args[: len(words)]) == words for words in map(str.split, RESUMABLE))
 
 
 def _exit(code: int, message: str) -> None:
-    _say(message)
+    _print_error(message)
     sys.exit(code)
 
 
-def _say(message: str) -> None:
-    """On standard error; a message may quote the name of a file, and that may hold anything."""
-    print(f"singleshot: {printable_lines(message)}", file=sys.stderr)
+def _print_error(message: str) -> None:
+    print(f"singleshot: {printable_lines(message)}", file=sys.stderr)  # messages may quote arbitrary file names

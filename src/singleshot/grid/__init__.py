@@ -1,1 +1,1 @@
-"""Sweeps of training runs: jobs, the result store, and the engines that execute them."""
+"""Sweeps of runs: jobs, the result store, and the engines that execute jobs on this machine or on a dask cluster."""

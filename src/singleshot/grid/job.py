@@ -1,90 +1,173 @@
-"""One run of a grid: the recipe it is made from, and the name that follows from it."""
+"""A job, which is one run of a sweep, and its result with its JSON form."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-from singleshot.paper.methods import method_behind, method_of
-from singleshot.training.recipe import RENAMED, Recipe
-from singleshot.training.recipe_file import checked_values
+import msgspec
 
-PLACE = ("device", "memory", "compile", "channels_last", "start_from")
-"""Fields that say where and how fast a run is computed, not what: they are no part of its name."""
+from singleshot.metrics import Calibration, VarianceHistogram
+
+if TYPE_CHECKING:
+    from singleshot.training.display import Callback
+
+FORMAT = "singleshot.result/1"
+
+
+class Job(ABC):
+    """One run of a sweep. Subclasses can be pickled; jobs with the same key give the same result."""
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """Hash of everything that determines the result, see `hash_key`."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """Short description for progress displays."""
+
+    @property
+    @abstractmethod
+    def folder(self) -> str:
+        """Subfolder of the result store."""
+
+    @property
+    def requires(self) -> Job | None:
+        """The job that must finish before this one starts."""
+        return None
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, content: dict[str, Any], source: str) -> Self:
+        """Return the job that `to_dict` wrote; raise ValueError, naming ``source``, for anything else."""
+
+    @abstractmethod
+    def execute(self, workspace: Path, *, data_root: Path | None = None, callback: Callback | None = None) -> Result:
+        """Run in ``workspace``, resuming an earlier attempt if possible, and return the result."""
+
+    def check_result(self, result: Result) -> None:
+        """Raise ValueError if ``result`` lacks a part that this job always measures."""
+        if set(result.splits) != {"test"}:
+            raise ValueError(f"its splits are {', '.join(result.splits)}, not test")
+
+
+def hash_key(content: Any) -> str:
+    """Return the key of a job from the plain values that determine its result."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
-class Job:
-    """A run to be made, alone or from the weights of another."""
+class Rescaled:
+    """Test predictions after temperature scaling."""
 
-    recipe: Recipe
-    start: Recipe | None = None  # of the run whose trained weights it takes
+    fitted_on: str  # "train" (case 1 of the paper) or "validation" (case 2)
+    temperature: float
+    bounded: bool  # no finite temperature is optimal, as for a network that has memorised its training images
+    calibration: Calibration = field(repr=False)
 
-    @cached_property
-    def key(self) -> str:
-        """The hash of everything that decides the result and is not as `Recipe` has it by default.
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be finite and above 0, got {self.temperature}")
+        _check_calibration(self.calibration)
 
-        So a field that is added to recipes later, with a default that means what was done before, changes no key.
-        """
-        deciding = [_deciding(recipe) for recipe in (self.recipe, self.start) if recipe is not None]
-        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: its cost, its environment and its calibration. All metrics derive from the states kept here."""
+
+    job: Job
+    seconds: float  # wall-clock training time
+    cpu_seconds: float | None  # processor time of training; None: not recorded
+    device: str
+    environment: dict[str, Any]  # at the start of training
+    data: dict[str, Any]  # number of images and classes, and image statistics
+    splits: dict[str, Calibration]  # single-pass predictions: "test", and "validation" if images were held out
+    rescaled: Rescaled | None = None
+    variance: VarianceHistogram | None = None  # of stochastic passes over the test images; None: no noise
+    measured_in: dict[str, Any] | None = None  # environment of the evaluation, if its versions differ
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds < math.inf:
+            raise ValueError(f"seconds must be finite and at least 0, got {self.seconds}")
+        if self.cpu_seconds is not None and not 0 < self.cpu_seconds < math.inf:
+            raise ValueError(f"cpu_seconds must be finite and above 0, got {self.cpu_seconds}")
+        for name in ("train", "test", "classes"):
+            if type(self.data.get(name)) is not int:
+                raise TypeError(f"data must have an integer {name!r}, got {self.data.get(name)!r}")
+        for calibration in self.splits.values():
+            _check_calibration(calibration)
+        if self.variance is not None:
+            self.variance.compute()  # raises if it is empty
+        self.job.check_result(self)
 
     @property
-    def first(self) -> Job | None:
-        """The run that must be there before this one."""
-        return None if self.start is None else Job(self.start)
+    def test(self) -> Calibration:
+        """Single-pass calibration on the test images."""
+        return self.splits["test"]
 
-    @property
-    def title(self) -> str:
-        """What it is, for people."""
-        method = method_behind(self.recipe, starts_from_another=self.start is not None)
-        return f"{self.recipe.dataset} {self.recipe.model}, {method.title}, seed {self.recipe.seed}"
+    def metrics(self, split: str = "test") -> dict[str, float]:
+        """Return every metric on a split."""
+        return self.splits[split].compute().metrics()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        start = None if self.start is None else _plain(self.start)
-        return {"recipe": _plain(self.recipe), "start": start}
+        """Return plain values for JSON: the metrics for readers, and the states they derive from."""
+        rescaled = None
+        if self.rescaled is not None:
+            rescaled = {**vars(self.rescaled), **_with_metrics(self.rescaled.calibration)}
+        return {
+            "format": FORMAT,
+            "key": self.job.key,
+            **self.job.to_dict(),
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "device": self.device,
+            "environment": self.environment,
+            "data": self.data,
+            "splits": {name: _with_metrics(calibration) for name, calibration in self.splits.items()},
+            "rescaled": rescaled,
+            "variance": None if self.variance is None else self.variance.to_dict(),
+            "measured_in": self.measured_in,
+        }
 
     @classmethod
-    def from_dict(cls, content: Any, source: str) -> Job:
-        """The job that `to_dict` gave; anything else is a ValueError."""
-        if not isinstance(content, dict) or not {"recipe", "start"} <= set(content):
-            raise ValueError(f"{source}: a run needs its recipe and its start")
-        start = content["start"]
-        return cls(_recipe(content["recipe"], source), None if start is None else _recipe(start, source))
+    def from_dict(cls, content: Any, job_type: type[Job], source: str) -> Result:
+        """Return the result that `to_dict` wrote; raise ValueError, naming ``source``, for anything else."""
+        found = content.get("format") if isinstance(content, dict) else None
+        if found != FORMAT:
+            raise ValueError(f"{source}: its format is {found!r}, this version reads {FORMAT!r}")
+        job = job_type.from_dict(content, source)
+        if content.get("key") != job.key:
+            raise ValueError(f"{source}: its key is {content.get('key')!r}, but its content has the key {job.key!r}")
+        try:
+            splits = {name: split["calibration"] for name, split in content["splits"].items()}
+            return msgspec.convert({**content, "job": job, "splits": splits}, cls, dec_hook=_decode)
+        except (msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ValueError(f"{source}: damaged result ({error})") from None
 
 
-def job_of(base: Recipe, method: str, seed: int) -> Job:
-    """The run of a method from what all methods share.
-
-    >>> job_of(Recipe(dataset="digits", epochs=3), "ci_0.1", seed=1).recipe.beta
-    0.1
-    """
-    wanted = method_of(method)
-    recipe = replace(base, seed=seed, **wanted.changes).resolved()
-    if wanted.starts_from is None:
-        return Job(recipe)
-    # A share of the steps is left to the loss; which run the weights are from is said by `start`.
-    return Job(replace(recipe, last_share=0.2), job_of(base, wanted.starts_from, seed).recipe)
+def _with_metrics(calibration: Calibration) -> dict[str, Any]:
+    """Return the state with its metrics; only the state is read back."""
+    metrics = calibration.compute().to_dict()
+    del metrics["bins"]
+    return {"metrics": metrics, "calibration": calibration.to_dict()}
 
 
-_FIRST_NAMES = {now: before for before, now in RENAMED.items()}  # so that a renamed field changes no key
+def _decode(kind: type, value: Any) -> Any:
+    return value if isinstance(value, Job) else kind.from_dict(value)  # type: ignore[attr-defined]
 
 
-def _deciding(recipe: Recipe) -> dict[str, Any]:
-    usual = _plain(Recipe())
-    found = {name: value for name, value in _plain(recipe).items() if value != usual[name] and name not in PLACE}
-    return {_FIRST_NAMES.get(name, name): value for name, value in found.items()}
-
-
-def _plain(recipe: Recipe) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(recipe).items()}
-
-
-def _recipe(content: Any, source: str) -> Recipe:
-    if not isinstance(content, dict):
-        raise ValueError(f"{source}: a recipe must be an object, got a {type(content).__name__}")
-    return Recipe(**checked_values(content, source=source)).resolved()
+def _check_calibration(calibration: Calibration) -> None:
+    brier = calibration.compute().brier  # raises if no example was counted
+    if not brier <= 2 * (1 + 1e-6):  # probabilities sum to 1 up to rounding
+        raise ValueError(f"its Brier score is {brier:g}, above the maximum of 2")

@@ -1,4 +1,4 @@
-"""How far a grid is, read from what its runs have left on disk, so that any process can look while another works."""
+"""The progress of a grid, read from disk by any process, and estimates of its training time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from singleshot.common.splits import split_training
 from singleshot.data import Dataset, load_dataset
 from singleshot.grid.job import Job
 from singleshot.grid.store import ResultStore
+from singleshot.grid.training_job import TrainingJob
 from singleshot.models import create_model
 from singleshot.training.processes import Processes
 from singleshot.training.recipe import Recipe
@@ -23,24 +24,24 @@ from singleshot.training.run import Run
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import Stepper, objective_of
 
-State = Literal["done", "running", "stopped", "waiting"]
+WARM_UP_STEPS, TIMED_STEPS = 2, 5
 
 
 @dataclass(frozen=True)
 class JobProgress:
-    """Where one run stands; ``share`` is how much of its training is done."""
+    """The state of one job; ``share`` is the finished share of its training."""
 
     job: Job
-    state: State
+    state: Literal["done", "running", "stopped", "waiting"]
     share: float
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, ready for JSON."""
+        """Return plain values for JSON."""
         return {"key": self.job.key, "title": self.job.title, "state": self.state, "share": self.share}
 
 
 def progress_of(jobs: Sequence[Job], store: ResultStore, workspace: Path) -> list[JobProgress]:
-    """The state of every job, in their order. Runs on machines that share no disk with this one seem to be waiting."""
+    """Return the state of every job. Runs on machines with other disks appear as waiting."""
     return [_progress(job, store, workspace / job.key) for job in jobs]
 
 
@@ -54,7 +55,7 @@ def _progress(job: Job, store: ResultStore, folder: Path) -> JobProgress:
 
 
 def _share(folder: Path) -> float | None:
-    """How much of the steps of a run is done; None where there is no run yet."""
+    """Return the share of finished steps; None if there is no run."""
     try:
         run = Run.open(folder)
         records = run.records()
@@ -62,50 +63,46 @@ def _share(folder: Path) -> float | None:
         schedule = Schedule(run.recipe, images - round(run.recipe.validation * images))
         steps = max((record["step"] for record in records), default=schedule.first_step)
         return (steps - schedule.first_step) / max(schedule.steps - schedule.first_step, 1)
-    except (ValueError, OSError, ArithmeticError):  # a folder that a kill has left half made
+    except (ValueError, OSError, ArithmeticError):  # a killed process may leave an incomplete folder
         return None
 
 
-WARM_UP, TIMED = 2, 5
-"""Steps that are not timed, and steps that are: a network's first steps are slower than all others."""
+def estimate_seconds(jobs: Sequence[TrainingJob], *, data_root: Path | None = None) -> dict[str, float]:
+    """Return the estimated training time of each job, by key, in its own process with one thread.
 
-
-def estimated_seconds(jobs: Sequence[Job], *, data_root: Path | None = None) -> dict[str, float]:
-    """Seconds of training for each job, by its key, in a process of its own with one thread.
-
-    Runs that differ in nothing that costs time are tried once: the passes of a step cost time, its loss does not.
+    Jobs with the same cost per step are timed once: it depends on the number of passes, not on the loss.
     """
     datasets: dict[tuple[str, int], Dataset] = {}
-    per_step: dict[str, float] = {}
-    found = {}
+    seconds_per_step: dict[str, float] = {}
+    estimates = {}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for job in jobs:
             recipe = job.recipe
-            place = (recipe.dataset, recipe.image_size)
-            if place not in datasets:
-                datasets[place] = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size)
-            dataset = datasets[place]
+            source = (recipe.dataset, recipe.image_size)
+            if source not in datasets:
+                datasets[source] = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size)
+            dataset = datasets[source]
             trained, _ = split_training(
                 dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
             )
             schedule = Schedule(recipe, len(trained))
-            kind = Job(_costs(recipe)).key
-            if kind not in per_step:
-                per_step[kind] = _seconds_per_step(recipe, dataset, schedule.batch)
+            cost = TrainingJob(_cost_fields(recipe)).key
+            if cost not in seconds_per_step:
+                seconds_per_step[cost] = _seconds_per_step(recipe, dataset, schedule.batch)
             steps = schedule.steps - (schedule.first_loss_step if job.start is not None else 0)
-            found[job.key] = steps * per_step[kind]
+            estimates[job.key] = steps * seconds_per_step[cost]
     finally:
         torch.set_num_threads(threads)
-    return found
+    return estimates
 
 
-def _costs(recipe: Recipe) -> Recipe:
-    """The recipe with everything left out that a step's time does not depend on."""
-    fields = ("dataset", "image_size", "model", "width", "noise", "batch_size", "precision")
+def _cost_fields(recipe: Recipe) -> Recipe:
+    """Return a recipe with only the fields that determine the cost of a step."""
+    names = ("dataset", "image_size", "model", "width", "noise", "batch_size", "precision")
     plain = Recipe(loss="cross_entropy", samples=recipe.passes)
-    return replace(plain, **{name: getattr(recipe, name) for name in fields}).resolved()
+    return replace(plain, **{name: getattr(recipe, name) for name in names}).resolved()
 
 
 def _seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int) -> float:
@@ -121,8 +118,8 @@ def _seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int) -> float:
         labels = torch.randint(0, classes, (batch,), device=processes.device)
         objective = objective_of(recipe)
         seconds = []
-        for _ in range(WARM_UP + TIMED):
+        for _ in range(WARM_UP_STEPS + TIMED_STEPS):
             started = time.perf_counter()
-            stepper.advance(images, labels, objective, learning_rate=1e-3)  # reads the loss, so it waits for a device
+            stepper.advance(images, labels, objective, learning_rate=1e-3)  # reads the loss, which synchronises
             seconds.append(time.perf_counter() - started)
-    return median(seconds[WARM_UP:])
+    return median(seconds[WARM_UP_STEPS:])

@@ -1,4 +1,4 @@
-"""Results on disk: a folder of plain JSON files, one per run, each named after the hash of its recipe."""
+"""The result store: a folder with one JSON file per run, named after the key of its job."""
 
 from __future__ import annotations
 
@@ -8,53 +8,52 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from singleshot.common.files import write_text
-from singleshot.grid.job import Job
-from singleshot.grid.result import Result
+from singleshot.grid.job import Job, Result
+from singleshot.grid.training_job import TrainingJob
 
 
 @dataclass
 class ResultStore:
-    """The finished runs in a folder. A file that cannot be used is left where it is, skipped, and named."""
+    """The finished runs in a folder. Files that cannot be read are skipped, reported and never changed."""
 
-    folder: Path
+    root: Path
     results: dict[str, Result] = field(default_factory=dict)  # by key
-    skipped: list[str] = field(default_factory=list)  # why each file that is no result was left out
-    paths: dict[str, Path] = field(default_factory=dict, repr=False)  # of the files that were read
+    skipped: list[str] = field(default_factory=list)  # the reason for each skipped file
+    paths: dict[str, Path] = field(default_factory=dict, repr=False)  # by key
+    job_type: type[Job] = TrainingJob
 
     @classmethod
-    def open(cls, folder: Path | str) -> ResultStore:
-        """What is there now; a folder that does not exist yet is an empty store."""
-        store = cls(Path(folder))
-        if store.folder.exists() and not store.folder.is_dir():
-            raise ValueError(f"{store.folder} is a file; results need a folder, choose another --output")
+    def open(cls, root: Path | str, job_type: type[Job] = TrainingJob) -> ResultStore:
+        """Read all results; a folder that does not exist yet is an empty store."""
+        store = cls(Path(root), job_type=job_type)
+        if store.root.exists() and not store.root.is_dir():
+            raise ValueError(f"{store.root} is a file; results need a folder, choose another --output")
         store.refresh()
         return store
 
     def refresh(self) -> None:
-        """Read what others have added since; what was read before is not read again."""
+        """Read results that other processes have added since the last call."""
         self.skipped.clear()
-        for path in sorted(self.folder.rglob("*.json")):
-            # A write that was killed leaves its half in a folder with a dot.
-            hidden = any(part.startswith(".") for part in path.relative_to(self.folder).parts)
+        for path in sorted(self.root.rglob("*.json")):
+            # A killed write leaves a partial file in a hidden folder.
+            hidden = any(part.startswith(".") for part in path.relative_to(self.root).parts)
             if not hidden and self.paths.get(path.stem) != path:
                 self._read(path)
 
     def _read(self, path: Path) -> None:
         try:
-            result = Result.from_dict(json.loads(path.read_text(encoding="utf-8")), source=str(path))
+            result = Result.from_dict(json.loads(path.read_text(encoding="utf-8")), self.job_type, source=str(path))
         except (OSError, ValueError, OverflowError, RecursionError) as error:
             reason = str(error) if str(path) in str(error) else f"{path}: {error}"
             self.skipped.append(f"{reason}; remove the file, or use the version that wrote it")
             return
         key = result.job.key
         if path.stem != key:
-            twin = " as another file does" if key in self.results else ""
-            self.skipped.append(f"{path}: it claims the run {key}{twin}, whose file is {key}.json; rename or remove it")
-            return
-        if key in self.results:
-            self.skipped.append(f"{path}: a second file claims the run {key}; remove one of the two")
-            return
-        self.results[key], self.paths[key] = result, path
+            self.skipped.append(f"{path}: it holds run {key} and should be named {key}.json; rename or remove it")
+        elif key in self.results:
+            self.skipped.append(f"{path}: another file also holds run {key}; remove one of the two")
+        else:
+            self.results[key], self.paths[key] = result, path
 
     def __contains__(self, job: Job) -> bool:
         return job.key in self.results
@@ -63,26 +62,22 @@ class ResultStore:
         return self.results[job.key]
 
     def path_of(self, job: Job) -> Path:
-        """Where the result of a run is kept: a folder for each data set and network keeps a large grid readable."""
-        recipe = job.recipe
-        return self.folder / dataset_name(recipe.dataset) / recipe.model / f"{job.key}.json"
+        """Return the path of a job's result."""
+        return self.root / job.folder / f"{job.key}.json"
 
     def add(self, result: Result) -> None:
-        """Keep a result, on disk before anything else happens."""
+        """Write a result to disk and keep it."""
         path = self.path_of(result.job)
         write_text(path, json.dumps(result.to_dict(), indent=1) + "\n")
         self.results[result.job.key], self.paths[result.job.key] = result, path
 
+    def clear(self) -> None:
+        """Delete the files of all results."""
+        for path in self.paths.values():
+            path.unlink(missing_ok=True)
+        self.results.clear()
+        self.paths.clear()
+
     def missing(self, jobs: Iterable[Job]) -> list[Job]:
-        """The runs that are still to do, each once."""
+        """Return the jobs without a result, each once."""
         return list({job.key: job for job in jobs if job not in self}.values())
-
-
-def dataset_name(dataset: str) -> str:
-    """What a data set is called in a file's name: one that is a folder has its last name.
-
-    >>> dataset_name("cifar100"), dataset_name("pictures/birds"), dataset_name("..")
-    ('cifar100', 'birds', 'images')
-    """
-    name = Path(dataset).name
-    return name if name.strip(".") else "images"

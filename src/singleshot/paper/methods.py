@@ -1,4 +1,4 @@
-"""What is compared: the paper's losses and the rows we add, each as the change it makes to a recipe."""
+"""The methods under comparison, each as changes to a shared recipe, and the recipes of both scales."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from singleshot.common.checks import check_choice
+from singleshot.grid.training_job import TrainingJob
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import preset
 
 BETAS = (1.0, 0.1, 0.01, 0.001, 0.0001)
-"""The strengths of CI in the paper."""
+"""Values of β for CI, from the paper."""
+CI = tuple(f"ci_{beta:g}" for beta in BETAS)
 EPSILONS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
-"""Strengths of label smoothing, of which held-out images choose one."""
+"""Candidates for the ε of label smoothing; held-out images select one."""
 PASSES = (2, 3, 5, 10)
-"""Numbers of stochastic passes of Fig. 4."""
-DEFAULT_MEASURE = "bhattacharyya"
+"""Numbers of stochastic passes in Fig. 4."""
 OTHER_MEASURES = {
     "total_variation": "total variation",
     "epistemic": "epistemic",
@@ -25,78 +26,57 @@ OTHER_MEASURES = {
     "unbiased": "unbiased",
 }
 """Disagreement measures other than 1 − BC."""
-HELD_OUT = 0.1
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to train, told from the others by what it changes in the recipe they share."""
+    """A training method, defined by its changes to the shared recipe."""
 
-    name: str
     title: str
     changes: dict[str, Any] = field(hash=False)
-    starts_from: str | None = None  # the method whose trained weights it takes
+    starts_from: str | None = None  # the method that provides the initial weights
 
 
-def _methods() -> list[Method]:
-    return [
-        Method("baseline", "Baseline", {"loss": "cross_entropy"}),
-        *(Method(f"ci_{beta:g}", f"CI, β = {beta:g}", {"loss": "ci", "beta": beta}) for beta in BETAS),
-        Method("vwci", "VWCI", _vwci()),
-        Method("vwci_star", "VWCI*", _vwci(), starts_from="baseline"),
-        Method("passes", "Cross-entropy, T = 5", {"loss": "cross_entropy", "samples": 5}),
-        Method("focal", "Focal, γ = 3", {"loss": "focal", "focus": 3.0}),
-        *(
-            Method(f"smoothing_{epsilon:g}", f"Label smoothing, ε = {epsilon:g}", _smoothing(epsilon))
-            for epsilon in EPSILONS
-        ),
-        *(
-            Method(
-                f"held_out_smoothing_{epsilon:g}",
-                f"Label smoothing, ε = {epsilon:g}, on 90 %",
-                {**_smoothing(epsilon), "validation": HELD_OUT},
-            )
-            for epsilon in EPSILONS
-        ),
-        Method("held_out_baseline", "Baseline, on 90 %", {"loss": "cross_entropy", "validation": HELD_OUT}),
-        *(Method(f"vwci_{measure}", f"VWCI, {title}", _vwci(measure)) for measure, title in OTHER_MEASURES.items()),
-        *(Method(f"vwci_T{passes}", f"VWCI, T = {passes}", _vwci(samples=passes)) for passes in PASSES),
-    ]
+def _smoothing(epsilon: float, **changes: Any) -> dict[str, Any]:
+    return {"loss": "label_smoothing", "label_smoothing": epsilon, **changes}
 
 
-def _vwci(measure: str = DEFAULT_MEASURE, samples: int = 5) -> dict[str, Any]:
-    # Both are said whatever the defaults are: the rows of the paper must not change with our taste.
+def _vwci(measure: str = "bhattacharyya", samples: int = 5) -> dict[str, Any]:
+    # Explicit values: the rows of the paper must not depend on our defaults.
     return {"loss": "vwci", "samples": samples, "measure": measure}
 
 
-def _smoothing(epsilon: float) -> dict[str, Any]:
-    return {"loss": "label_smoothing", "label_smoothing": epsilon}
+_ON_90 = {"validation": 0.1}
+METHODS = {
+    "baseline": Method("Baseline", {"loss": "cross_entropy"}),
+    **{f"ci_{beta:g}": Method(f"CI, β = {beta:g}", {"loss": "ci", "beta": beta}) for beta in BETAS},
+    "vwci": Method("VWCI", _vwci()),
+    "vwci_star": Method("VWCI*", _vwci(), starts_from="baseline"),
+    "passes": Method("Cross-entropy, T = 5", {"loss": "cross_entropy", "samples": 5}),
+    "focal": Method("Focal, γ = 3", {"loss": "focal", "focus": 3.0}),
+    **{f"smoothing_{e:g}": Method(f"Label smoothing, ε = {e:g}", _smoothing(e)) for e in EPSILONS},
+    **{
+        f"held_out_smoothing_{e:g}": Method(f"Label smoothing, ε = {e:g}, on 90 %", _smoothing(e, **_ON_90))
+        for e in EPSILONS
+    },
+    "held_out_baseline": Method("Baseline, on 90 %", {"loss": "cross_entropy", **_ON_90}),
+    **{f"vwci_{measure}": Method(f"VWCI, {title}", _vwci(measure)) for measure, title in OTHER_MEASURES.items()},
+    **{f"vwci_T{passes}": Method(f"VWCI, T = {passes}", _vwci(samples=passes)) for passes in PASSES},
+}
 
 
-METHODS = {method.name: method for method in _methods()}
+def job_of(base: Recipe, method: str, seed: int) -> TrainingJob:
+    """Return the job of a method with the shared recipe ``base``.
 
-
-def method_of(name: str) -> Method:
-    """The method of this name.
-
-    >>> method_of("ci_0.1").changes
-    {'loss': 'ci', 'beta': 0.1}
+    >>> job_of(Recipe(dataset="digits", epochs=3), "ci_0.1", seed=1).recipe.beta
+    0.1
     """
-    check_choice("method", name, tuple(METHODS))
-    return METHODS[name]
-
-
-def method_behind(recipe: Recipe, *, starts_from_another: bool) -> Method:
-    """The method that a recipe of a grid was made by: of those that fit, the one that says most about it."""
-    fitting = [
-        method
-        for method in METHODS.values()
-        if (method.starts_from is not None) == starts_from_another
-        and all(getattr(recipe, name) == value for name, value in method.changes.items())
-    ]
-    if not fitting:
-        raise ValueError(f"no method has a recipe with loss {recipe.loss!r} and samples {recipe.samples}")
-    return max(fitting, key=lambda method: len(method.changes))
+    check_choice("method", method, tuple(METHODS))
+    title, changes, starts_from = vars(METHODS[method]).values()
+    recipe = replace(base, seed=seed, **changes).resolved()
+    if starts_from is None:
+        return TrainingJob(recipe, label=title)
+    return TrainingJob(replace(recipe, last_share=0.2), job_of(base, starts_from, seed).recipe, label=title)
 
 
 Scale = Literal["paper", "small"]
@@ -105,7 +85,7 @@ SMALL_MODELS = ("resnet18", "vgg16")
 """One network with stochastic depth and one with dropout."""
 PAPER_MODELS = ("resnet34", "vgg16", "wide_resnet16_8", "densenet40_12")
 
-# Without augmentation a narrow network, too, learns a few thousand images by heart within minutes.
+# Without augmentation, even a narrow network memorises a few thousand images within minutes.
 _SMALL: dict[str, Any] = {
     "width": 0.25,
     "train_images": 5_000,
@@ -121,12 +101,12 @@ _BY_MODEL: dict[str, dict[str, Any]] = {
     "wide_resnet16_8": {"image_size": 16, "width": 0.125},
     "densenet40_12": {"image_size": 16},
 }
-# Handwritten digits are so easy that only a hundred of them make a network overconfident.
+# Digits are so easy that a network becomes overconfident only with about a hundred training images.
 _DIGITS: dict[str, Any] = {"train_images": 100, "epochs": 40, "batch_size": 25, "width": 0.125}
 
 
 def base_recipe(scale: Scale, *, dataset: str, model: str) -> Recipe:
-    """What all methods share on this data set with this network, at this scale.
+    """Return the recipe that all methods share on a data set with a network.
 
     >>> base_recipe("paper", dataset="cifar100", model="vgg16").epochs
     300
@@ -135,5 +115,4 @@ def base_recipe(scale: Scale, *, dataset: str, model: str) -> Recipe:
     if scale == "small":
         digits = _DIGITS if dataset == "digits" else {}
         recipe = replace(recipe, **{"batch_size": 64, **_SMALL, **_BY_MODEL.get(model, {}), **digits})
-    # The last weights are measured whatever the epochs before said: looking at them would only take time.
-    return replace(recipe, evaluate_every=recipe.epochs)
+    return replace(recipe, evaluate_every=recipe.epochs)  # only the last weights are measured

@@ -1,155 +1,271 @@
-"""The quickstart: one small net on a few handwritten digits, trained six ways, with several seeds each.
+"""The quickstart: a small network on a few handwritten digits, trained with six methods and several seeds.
 
-The setting is one in which plain cross-entropy is overconfident. It was chosen by ``benchmarks/quickstart_setting.py``
-from the baseline alone, on validation images and with seeds that are not used here.
+Plain cross-entropy is overconfident in this setting. ``benchmarks/quickstart_setting.py`` selected it from the baseline
+alone, on validation images and with seeds that are not used here.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import torch
 from torch import Tensor
 
 from singleshot.common.environment import describe_environment
 from singleshot.data import split_digits
-from singleshot.losses import ci_loss, cross_entropy_loss, label_smoothing_loss, vwci_loss
-from singleshot.metrics import Calibration
+from singleshot.grid.job import Job, Result, hash_key
+from singleshot.grid.store import ResultStore
+from singleshot.metrics import Calibration, CalibrationResult
 from singleshot.models import SmallCNN
+from singleshot.paper.estimates import Estimate, pool
+from singleshot.paper.methods import METHODS
+from singleshot.paper.published import BETTER
 from singleshot.predictions import write_predictions
 from singleshot.sampling import sample
+from singleshot.training.display import Callback
+from singleshot.training.recipe import Recipe
+from singleshot.training.step import Objective, objective_of
 
 if TYPE_CHECKING:
     from singleshot.report.page import ModelReport
 
+TITLES = {
+    "baseline": "cross-entropy",
+    "passes": "cross-entropy, T = 5",
+    "smoothing_0.1": "label smoothing 0.1",
+    "ci_0.1": "CI 0.1",
+    "vwci": "VWCI",
+    "vwci_total_variation": "VWCI total variation",
+}
+"""The methods of the quickstart, names of `methods.METHODS`, with their titles."""
+SHOWN_SEED = 0
+"""The seed on the page: seeds share their test images, so pooled predictions are not independent."""
+
 
 @dataclass(frozen=True)
 class Setting:
-    """What every method shares."""
+    """What all methods share."""
 
-    train_images: int = 30  # so few that the net learns all of them by heart
+    train_images: int = 30  # few enough for the network to memorise all of them
     dropout: float = 0.1  # the noise whose disagreement VWCI measures
-    epochs: int = 200  # long past the point where every training image is right
+    epochs: int = 200  # far more than needed to classify every training image correctly
     learning_rate: float = 3e-3  # of Adam
     batch_size: int = 50
-    samples: int = 5  # stochastic passes per step, for the methods that take several
+    samples: int = 5  # stochastic passes per step, for the methods with several
 
 
 @dataclass(frozen=True)
-class Method:
-    """A loss over logits (T, B, C), and whether it wants more than one pass."""
+class QuickstartJob(Job):
+    """Train the small network with one method and measure single-pass predictions."""
 
-    loss: Callable[[Tensor, Tensor], Tensor]
-    several_passes: bool
+    method: str
+    seed: int
+    setting: Setting = Setting()
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of all fields."""
+        return hash_key(self.to_dict())
+
+    @property
+    def title(self) -> str:
+        """Method and seed."""
+        return f"{TITLES[self.method]}, seed {self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """One subfolder for all runs."""
+        return "digits/small_cnn"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any], source: str) -> QuickstartJob:
+        """Return the job that `to_dict` wrote; raise ValueError for anything else."""
+        try:
+            job = msgspec.convert(content, cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{source}: not a quickstart run ({error})") from None
+        if job.method not in TITLES:
+            raise ValueError(f"{source}: unknown method {job.method!r}")
+        return job
+
+    def execute(self, workspace: Path, *, data_root: Path | None = None, callback: Callback | None = None) -> Result:
+        """Train, keep the test predictions in ``workspace``, and return the result."""
+        return self.train_and_evaluate("test", predictions_file(workspace, self.method, self.seed))
+
+    def train_and_evaluate(
+        self, split: Literal["test", "validation"] = "test", predictions: Path | None = None
+    ) -> Result:
+        """Train on one thread and measure the predictions for a split, writing them to ``predictions`` if it is set."""
+        torch.set_num_threads(1)
+        torch.manual_seed(self.seed)
+        data = split_digits(self.setting.train_images, self.seed)
+        started = time.perf_counter()
+        model = SmallCNN(num_classes=10, dropout=self.setting.dropout)
+        self._train(model, data.train.normalized(), data.train.labels)
+        seconds = time.perf_counter() - started
+        images = data.test if split == "test" else data.validation
+        model.eval()
+        with torch.no_grad():
+            logits = model(images.normalized())
+        calibration = Calibration(bins=20)
+        calibration.update(logits=logits, labels=images.labels)
+        if predictions is not None:
+            write_predictions(predictions, [(logits.numpy(), images.labels.numpy())])
+        return _result(self, seconds, describe_environment(), calibration)
+
+    def _train(self, model: SmallCNN, images: Tensor, labels: Tensor) -> None:
+        setting, objective = self.setting, objective_for(self.method, self.setting)
+        optimizer = torch.optim.Adam(model.parameters(), lr=setting.learning_rate)
+        model.train()
+        for _ in range(setting.epochs):
+            for batch in torch.split(torch.randperm(len(labels)), setting.batch_size):
+                logits = sample(model, images[batch], samples=objective.passes)
+                loss, _ = objective.loss_and_alpha(logits, labels[batch])
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
 
 
-METHODS = {
-    "cross-entropy": Method(cross_entropy_loss, several_passes=False),
-    "cross-entropy, T = 5": Method(cross_entropy_loss, several_passes=True),
-    "label smoothing 0.1": Method(lambda z, y: label_smoothing_loss(z, y, label_smoothing=0.1), several_passes=False),
-    "CI 0.1": Method(lambda z, y: ci_loss(z, y, beta=0.1), several_passes=False),
-    "VWCI": Method(vwci_loss, several_passes=True),
-    "VWCI total variation": Method(lambda z, y: vwci_loss(z, y, measure="total_variation"), several_passes=True),
-}
+def objective_for(method: str, setting: Setting) -> Objective:
+    """Return the loss and the number of passes of a method."""
+    recipe = replace(Recipe(), **METHODS[method].changes)
+    return objective_of(recipe if recipe.samples is None else replace(recipe, samples=setting.samples))
+
+
+def _result(job: QuickstartJob, seconds: float, environment: dict[str, Any], calibration: Calibration) -> Result:
+    examples = int(calibration.compute().count)
+    data = {"train": job.setting.train_images, "test": examples, "classes": 10}
+    return Result(job, seconds, None, "cpu", environment, data, {"test": calibration})
 
 
 @dataclass(frozen=True)
-class Run:
-    """One training run: its place in the grid, its cost, where it was made, and what it gave on unseen images."""
+class QuickstartGrid:
+    """All methods with several seeds."""
 
+    seeds: int
+
+    def jobs(self, store: ResultStore) -> list[QuickstartJob]:
+        """Return every job, seed by seed, so that an interrupted grid has complete seeds."""
+        return [QuickstartJob(method, seed) for seed in range(self.seeds) for method in TITLES]
+
+
+class _OldRun(msgspec.Struct):
     method: str
     seed: int
     seconds: float
     environment: dict[str, Any]
-    calibration: Calibration
+    calibration: dict[str, Any]
+
+
+class _OldFile(msgspec.Struct, tag_field="format", tag="singleshot.quickstart"):
+    """The results file of version 0.1, which held all runs."""
+
+    setting: Setting
+    runs: list[_OldRun]
+
+
+def import_old_results(path: Path, store: ResultStore) -> None:
+    """Add the runs in a results file of version 0.1."""
+    methods = {title: method for method, title in TITLES.items()}
+    try:
+        old = msgspec.json.decode(path.read_bytes(), type=_OldFile)
+        results = [
+            _result(
+                QuickstartJob(methods[run.method], run.seed, old.setting),
+                run.seconds,
+                run.environment,
+                Calibration.from_dict(run.calibration),
+            )
+            for run in old.runs
+        ]
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+        raise ValueError(
+            f"{path} holds no quickstart results ({error}); choose another --output, or use --restart"
+        ) from None
+    for result in results:
+        if result.job not in store:
+            store.add(result)
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """Estimates over the seeds of one method, and the calibration of all seeds pooled."""
+
+    title: str
+    metrics: dict[str, Estimate]
+    pooled: CalibrationResult
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: the metrics to read, and the calibration state they come from."""
-        result = self.calibration.compute()
-        return {**vars(self), "metrics": result.metrics(), "calibration": self.calibration.to_dict()}
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Run:
-        """The run that `to_dict` wrote."""
-        calibration = Calibration.from_dict(content["calibration"])
-        environment = dict(content["environment"])
-        return cls(str(content["method"]), int(content["seed"]), float(content["seconds"]), environment, calibration)
+        """Return plain values for JSON."""
+        metrics = {name: vars(estimate) for name, estimate in self.metrics.items()}
+        return {"metrics": metrics, "pooled": self.pooled.to_dict()}
 
 
-def train_and_evaluate(
-    setting: Setting,
-    method: str,
-    seed: int,
-    evaluate_on: Literal["test", "validation"] = "test",
-    predictions: Path | None = None,
-) -> Run:
-    """Train from this seed, on one thread, and measure single-pass predictions on the split that is asked for.
-
-    They are kept in the .npz file ``predictions``, if one is named.
-    """
-    torch.set_num_threads(1)
-    torch.manual_seed(seed)
-    data = split_digits(setting.train_images, seed)
-    started = time.perf_counter()
-    model = SmallCNN(num_classes=10, dropout=setting.dropout)
-    _train(model, data.train.normalized(), data.train.labels, setting, METHODS[method])
-    seconds = time.perf_counter() - started
-
-    held_out = data.test if evaluate_on == "test" else data.validation
-    calibration = Calibration(bins=20)
-    model.eval()
-    with torch.no_grad():
-        logits = model(held_out.normalized())
-    calibration.update(logits=logits, labels=held_out.labels)
-    if predictions is not None:
-        write_predictions(predictions, [(logits.numpy(), held_out.labels.numpy())])
-    return Run(method, seed, seconds, describe_environment(), calibration)
+def summarize(store: ResultStore, seeds: int) -> list[MethodSummary]:
+    """Return the summary of each method from its first ``seeds`` runs."""
+    summaries = []
+    for method, title in TITLES.items():
+        results = [store[QuickstartJob(method, seed)] for seed in range(seeds)]
+        values = [{**result.metrics(), "train_seconds": result.seconds} for result in results]
+        metrics = {name: Estimate.of([one[name] for one in values]) for name in values[0]}
+        summaries.append(MethodSummary(title, metrics, pool(results)))
+    return summaries
 
 
-def _train(model: SmallCNN, images: Tensor, labels: Tensor, setting: Setting, method: Method) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), lr=setting.learning_rate)
-    passes = setting.samples if method.several_passes else 1
-    model.train()
-    for _ in range(setting.epochs):
-        for batch in torch.split(torch.randperm(len(labels)), setting.batch_size):
-            loss = method.loss(sample(model, images[batch], samples=passes), labels[batch])
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+HEADINGS = {"accuracy": "accuracy", "ece": "ECE", "mce": "MCE", "nll": "NLL", "brier": "Brier"}
 
 
-TITLE = "Quickstart: a small net on a few handwritten digits, trained six ways"
-SHOWN_SEED = 0
-"""All seeds are judged by the same images: taken together, these would pass for more examples than there are."""
+def table_rows(summaries: Sequence[MethodSummary], bold: tuple[str, str]) -> list[list[str]]:
+    """Return the heading and the rows of the comparison, the best mean of each column wrapped in ``bold``."""
+    best = {metric: BETTER[metric](one.metrics[metric].mean for one in summaries) for metric in HEADINGS}
+    rows = [["method", *HEADINGS.values(), "training"]]
+    for summary in summaries:
+        estimates = {metric: summary.metrics[metric] for metric in HEADINGS}
+        cells = [f"{bold[0]}{one}{bold[1]}" if one.mean == best[name] else str(one) for name, one in estimates.items()]
+        rows.append([summary.title, *cells, f"{summary.metrics['train_seconds'].mean:.1f} s"])
+    return rows
+
+
+def markdown_table(summaries: Sequence[MethodSummary]) -> str:
+    """Return the comparison as a Markdown table."""
+    heading, *rows = table_rows(summaries, bold=("**", "**"))
+    rule = ["---", *["---:" for _ in heading[1:]]]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [heading, rule, *rows])
 
 
 def predictions_file(folder: Path, method: str, seed: int) -> Path:
-    """Where the predictions of a method are.
+    """Return the path of the predictions of a run.
 
-    >>> predictions_file(Path("p"), "cross-entropy, T = 5", 3).as_posix()
+    >>> predictions_file(Path("p"), "passes", 3).as_posix()
     'p/seed-3/cross-entropy-t-5.npz'
     """
-    name = re.sub("[^a-z0-9.]+", "-", method.lower())
+    name = re.sub("[^a-z0-9.]+", "-", TITLES[method].lower())
     return folder / f"seed-{seed}" / f"{name}.npz"
 
 
-def are_there(folder: Path, methods: Sequence[str]) -> bool:
-    """Whether every method has the predictions that the page shows; results of earlier versions have none."""
-    return all(predictions_file(folder, method, SHOWN_SEED).is_file() for method in methods)
+def has_predictions(folder: Path) -> bool:
+    """Whether the predictions on the page exist; they do not for imported results."""
+    return all(predictions_file(folder, method, SHOWN_SEED).is_file() for method in TITLES)
 
 
-def write_quickstart_page(folder: Path, methods: Sequence[str], page: Path) -> None:
-    """Write the page about all methods, of each the first seed."""
+def write_quickstart_page(folder: Path, page: Path) -> None:
+    """Write the page about the first seed of all methods."""
     from singleshot.report.page import file_report, write_page
 
     def reports() -> Iterator[ModelReport]:
-        for method in methods:
-            report = file_report(predictions_file(folder, method, SHOWN_SEED), name=method)
+        for method, title in TITLES.items():
+            report = file_report(predictions_file(folder, method, SHOWN_SEED), name=title)
             yield replace(report, about=f"seed {SHOWN_SEED}: {report.about}")
 
-    write_page(reports(), page, title=TITLE)
+    write_page(reports(), page, title="Quickstart: a small net on a few handwritten digits, trained six ways")

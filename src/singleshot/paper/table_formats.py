@@ -1,4 +1,4 @@
-"""A table as lines of short texts, the same for every format that people read."""
+"""Tables as text, Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -6,95 +6,17 @@ import csv
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from singleshot.paper.measurements import Estimate, seeds_text
+from singleshot.paper.estimates import Estimate, format_seeds
 from singleshot.paper.published import METRICS
-from singleshot.paper.table_rows import Cell, Row
-from singleshot.paper.tables import Table
+from singleshot.paper.tables import Cell, Row, Table
 
 HEADINGS = ("method", "acc. %", "ECE", "MCE", "NLL", "Brier", "time", "seeds")
-ADDED_BY_US = "added by us"
-MISSING = "—"
-
-Kind = Literal["measured", "paper", "separator"]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line, as wide as `HEADINGS`; the paper's numbers stand on a line of their own below the measured ones."""
-
-    kind: Kind
-    texts: tuple[str, ...]
-    best: tuple[bool, ...] = (False,) * len(HEADINGS)  # which texts are to be marked
-
-
-def layout(table: Table, *, plus_minus: str | None = " ± ") -> list[Line]:
-    """Every line below the headings; without ``plus_minus``, errors and deviations are left out."""
-    lines: list[Line] = []
-    for row in table.rows:
-        if row.added and not any(line.kind == "separator" for line in lines):
-            lines.append(Line("separator", (ADDED_BY_US, *[""] * (len(HEADINGS) - 1))))
-        lines.append(_measured(table, row, plus_minus))
-        if row.has_paper:
-            lines.append(_paper(row, plus_minus))
-    return lines
-
-
-def number(metric: str, value: float) -> str:
-    """With the digits the paper prints, accuracy in percent; what no table has room for is shortened.
-
-    >>> number("accuracy", 0.50821), number("nll", 2.05), number("nll", 1e300)
-    ('50.82', '2.050', '1e+300')
-    """
-    if metric == "accuracy":
-        return f"{100 * value:.2f}"
-    return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
-
-
-def time_text(time: Estimate | None, seeds: int) -> str:
-    """The training time as a multiple, with the number of seeds it is known of if its row has another.
-
-    >>> time_text(Estimate.of([2.3, 2.5]), seeds=3)
-    '2.4× (2)'
-    """
-    if time is None:
-        return MISSING
-    return f"{time.mean:.1f}×" + ("" if time.seeds == seeds else f" ({time.seeds})")
-
-
-def _measured(table: Table, row: Row, plus_minus: str | None) -> Line:
-    texts = [row.title, *(_measured_text(metric, row.cells[metric], plus_minus) for metric in METRICS)]
-    texts += [time_text(row.time, row.seeds), seeds_text(row.seeds, table.seeds)]
-    best = (row.method in table.best[metric] for metric in METRICS)
-    return Line("measured", tuple(texts), (False, *best, False, False))
-
-
-def _measured_text(metric: str, cell: Cell, plus_minus: str | None) -> str:
-    if cell.measured is None:
-        return MISSING
-    spread = cell.deviation if cell.over_beta else cell.measured.standard_error
-    return _with_spread(metric, cell.measured.mean, spread, plus_minus)
-
-
-def _paper(row: Row, plus_minus: str | None) -> Line:
-    cells = [
-        "" if cell.paper is None else _with_spread(metric, cell.paper, cell.paper_deviation, plus_minus)
-        for metric, cell in row.cells.items()
-    ]
-    return Line("paper", ("paper", *cells, "", ""))
-
-
-def _with_spread(metric: str, value: float, spread: float | None, plus_minus: str | None) -> str:
-    text = number(metric, value)
-    return text if spread is None or plus_minus is None else f"{text}{plus_minus}{number(metric, spread)}"
-
-
-TIME = "time_ratio"
 CSV_COLUMNS = ("table", "dataset", "model", "method", "metric", *Cell().to_dict(), "scale")
-
+MISSING = "—"
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -113,137 +35,184 @@ _LATEX = {
 }
 
 
-def as_text(table: Table, width: int = 120) -> str:
-    """Aligned columns for a terminal of this width; an asterisk marks the best of a column.
+@dataclass(frozen=True)
+class _Line:
+    """The texts of one line, in the order of `HEADINGS`; published numbers are on a line below the measured ones."""
 
-    What is too wide is set tighter, and then without errors and deviations: a note says so.
+    kind: Literal["measured", "paper", "separator"]
+    texts: tuple[str, ...]
+    best: tuple[bool, ...] = (False,) * len(HEADINGS)  # which texts are marked
+
+
+def _lines(table: Table, *, plus_minus: str | None = " ± ") -> list[_Line]:
+    """Return every line below the headings; with ``plus_minus=None``, without errors and deviations."""
+    lines: list[_Line] = []
+    for row in table.rows:
+        if row.added and not any(line.kind == "separator" for line in lines):
+            lines.append(_Line("separator", ("added by us", *[""] * (len(HEADINGS) - 1))))
+        lines.append(_measured_line(table, row, plus_minus))
+        if row.has_paper:
+            cells = (
+                _with_spread(name, cell.paper, cell.paper_deviation, plus_minus) for name, cell in row.cells.items()
+            )
+            lines.append(_Line("paper", ("paper", *cells, "", "")))
+    return lines
+
+
+def _measured_line(table: Table, row: Row, plus_minus: str | None) -> _Line:
+    texts = [row.title]
+    for metric, cell in row.cells.items():
+        measured = cell.measured
+        if measured is None:
+            texts.append(MISSING)
+        else:
+            spread = cell.deviation if cell.is_over_beta else measured.standard_error
+            texts.append(_with_spread(metric, measured.mean, spread, plus_minus))
+    texts += [format_time(row.time, row.seeds), format_seeds(row.seeds, table.seeds)]
+    best = (row.method in table.best[metric] for metric in METRICS)
+    return _Line("measured", tuple(texts), (False, *best, False, False))
+
+
+def _with_spread(metric: str, value: float | None, spread: float | None, plus_minus: str | None) -> str:
+    if value is None:
+        return ""
+    text = format_number(metric, value)
+    return text if spread is None or plus_minus is None else f"{text}{plus_minus}{format_number(metric, spread)}"
+
+
+def format_number(metric: str, value: float) -> str:
+    """Return a number with the digits of the paper, accuracy in percent.
+
+    >>> format_number("accuracy", 0.50821), format_number("nll", 2.05), format_number("nll", 1e300)
+    ('50.82', '2.050', '1e+300')
+    """
+    if metric == "accuracy":
+        return f"{100 * value:.2f}"
+    return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
+
+
+def format_time(time: Estimate | None, seeds: int) -> str:
+    """Return the relative training time, with its number of seeds if the row has more.
+
+    >>> format_time(Estimate.of([2.3, 2.5]), seeds=3)
+    '2.4× (2)'
+    """
+    if time is None:
+        return MISSING
+    return f"{time.mean:.1f}×" + ("" if time.seeds == seeds else f" ({time.seeds})")
+
+
+def as_text(table: Table, width: int = 120) -> str:
+    """Return aligned columns for a terminal; an asterisk marks the best of a column.
+
+    A table that is too wide is set tighter, and then without errors and deviations, which a note says.
     """
     for plus_minus in (" ± ", "±", None):
-        lines = _aligned(layout(table, plus_minus=plus_minus))
+        lines = _aligned(_lines(table, plus_minus=plus_minus))
         if max(map(len, lines)) <= width:
             break
-    left_out = "Errors and deviations are left out to fit the width; the other formats have them."
-    notes = [*table.notes, *([left_out] if plus_minus is None else [])]
-    around = [textwrap.fill(text, width, subsequent_indent="  ") for text in (table.caption, *notes)]
-    return "\n".join([around[0], "", *lines, "", *around[1:]]) + "\n"
+    notes = list(table.notes)
+    if plus_minus is None:
+        notes.append("Errors and deviations are omitted to fit the width; the other formats have them.")
+    caption, *notes = (textwrap.fill(text, width, subsequent_indent="  ") for text in (table.caption, *notes))
+    return "\n".join([caption, "", *lines, "", *notes]) + "\n"
 
 
-def _aligned(lines: list[Line]) -> list[str]:
-    """The headings, a rule, and the lines, each column as wide as its widest text."""
-    shown = [Line("measured", HEADINGS), *lines]
-    # One place at the end of each column is kept for the asterisk, so that digits stay below digits.
-    texts = [
-        [text + ("*" if best else " ") for text, best in zip(line.texts, line.best, strict=True)] for line in shown
-    ]
+def _aligned(lines: list[_Line]) -> list[str]:
+    lines = [_Line("measured", HEADINGS), *lines]
+    # One character at the end of each column is reserved for the asterisk, so that digits stay aligned.
+    texts = [[text + "* "[not best] for text, best in zip(line.texts, line.best, strict=True)] for line in lines]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    whole = sum(widths) + len(widths) - 1
-    aligned = [_aligned_line(line, cells, widths) for line, cells in zip(shown, texts, strict=True)]
-    return [aligned[0], "─" * whole, *aligned[1:]]
-
-
-def _aligned_line(line: Line, cells: list[str], widths: list[int]) -> str:
-    if line.kind == "separator":
-        return f"── {line.texts[0]} ".ljust(sum(widths) + len(widths) - 1, "─")
-    title = f"  {cells[0]}" if line.kind == "paper" else cells[0]
-    numbers = (text.rjust(wide) for text, wide in zip(cells[1:], widths[1:], strict=True))
-    return " ".join([title.ljust(widths[0]), *numbers]).rstrip()
+    total = sum(widths) + len(widths) - 1
+    aligned = []
+    for line, cells in zip(lines, texts, strict=True):
+        if line.kind == "separator":
+            aligned.append(f"── {line.texts[0]} ".ljust(total, "─"))
+            continue
+        title = f"  {cells[0]}" if line.kind == "paper" else cells[0]
+        numbers = (text.rjust(width) for text, width in zip(cells[1:], widths[1:], strict=True))
+        aligned.append(" ".join([title.ljust(widths[0]), *numbers]).rstrip())
+    return [aligned[0], "─" * total, *aligned[1:]]
 
 
 def as_markdown(table: Table) -> str:
-    """A Markdown table below its caption; the best of a column is bold."""
-    rows = [HEADINGS, ("---", *["---:"] * (len(HEADINGS) - 1)), *map(_markdown_cells, layout(table))]
+    """Return a Markdown table below its caption; the best of a column is bold."""
+    rows: list[tuple[str, ...]] = [HEADINGS, ("---", *["---:"] * (len(HEADINGS) - 1))]
+    for line in _lines(table):
+        texts = map(_escape_markdown, line.texts)
+        if line.kind == "measured":
+            rows.append(tuple(f"**{text}**" if best else text for text, best in zip(texts, line.best, strict=True)))
+        else:
+            rows.append(tuple(f"*{text}*" if text else "" for text in texts))
     lines = ["| " + " | ".join(cells) + " |" for cells in rows]
-    notes = [f"- {_markdown_escaped(note)}" for note in table.notes]
-    return "\n".join([f"**{_markdown_escaped(table.caption)}**", "", *lines, "", *notes]) + "\n"
+    notes = [f"- {_escape_markdown(note)}" for note in table.notes]
+    return "\n".join([f"**{_escape_markdown(table.caption)}**", "", *lines, "", *notes]) + "\n"
 
 
-def _markdown_cells(line: Line) -> tuple[str, ...]:
-    escaped = map(_markdown_escaped, line.texts)
-    if line.kind != "measured":
-        return tuple(f"*{text}*" if text else "" for text in escaped)
-    return tuple(f"**{text}**" if best else text for text, best in zip(escaped, line.best, strict=True))
-
-
-def _markdown_escaped(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
 
 
 def as_latex(table: Table) -> str:
-    r"""A floating table for ``\input``; the best of a column is bold."""
-    name = re.sub(r"[^A-Za-z0-9]+", "-", f"{table.exhibit}-{table.dataset}-{table.model}")
-    columns = f"l{'r' * (len(HEADINGS) - 1)}"
-    body = [_latex_row([f"\\textbf{{{latex_escaped(heading)}}}" for heading in HEADINGS])]
-    body += [r"\midrule", *(_latex_line(line) for line in layout(table))]
-    return (
-        "\n".join(
-            [
-                r"% \usepackage{booktabs,graphicx}",
-                r"\begin{table}",
-                r"\centering",
-                f"\\caption{{{latex_escaped(table.caption)}}}",
-                f"\\label{{tab:{name}}}",
-                r"\resizebox{\linewidth}{!}{%",
-                f"\\begin{{tabular}}{{{columns}}}",
-                r"\toprule",
-                *body,
-                r"\bottomrule",
-                r"\end{tabular}}",
-                r"\par\smallskip\footnotesize\raggedright",
-                *(f"{latex_escaped(note)}\\par" for note in table.notes),
-                r"\end{table}",
-            ]
-        )
-        + "\n"
-    )
+    r"""Return a floating table for ``\input``; the best of a column is bold."""
+    label = re.sub(r"[^A-Za-z0-9]+", "-", f"{table.experiment}-{table.dataset}-{table.model}")
+    headings = " & ".join(rf"\textbf{{{escape_latex(heading)}}}" for heading in HEADINGS)
+    lines = [
+        r"% \usepackage{booktabs,graphicx}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escape_latex(table.caption)}}}",
+        rf"\label{{tab:{label}}}",
+        r"\resizebox{\linewidth}{!}{%",
+        rf"\begin{{tabular}}{{l{'r' * (len(HEADINGS) - 1)}}}",
+        r"\toprule",
+        rf"{headings} \\",
+        r"\midrule",
+        *map(_latex_line, _lines(table)),
+        r"\bottomrule",
+        r"\end{tabular}}",
+        r"\par\smallskip\footnotesize\raggedright",
+        *(rf"{escape_latex(note)}\par" for note in table.notes),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def latex_escaped(text: str) -> str:
-    r"""Text that LaTeX prints as it stands.
+def _latex_line(line: _Line) -> str:
+    texts = [escape_latex(text) for text in line.texts]
+    if line.kind == "separator":
+        return f"\\midrule\n\\multicolumn{{{len(texts)}}}{{l}}{{\\emph{{{texts[0]}}}}} \\\\"
+    if line.kind == "paper":
+        texts[0] = rf"\quad\emph{{{texts[0]}}}"
+    texts = [rf"\textbf{{{text}}}" if best else text for text, best in zip(texts, line.best, strict=True)]
+    return " & ".join(texts) + r" \\"
 
-    >>> print(latex_escaped("tiny_imagenet, β = 0.1, 90 %"))
+
+def escape_latex(text: str) -> str:
+    r"""Return text that LaTeX prints literally.
+
+    >>> print(escape_latex("tiny_imagenet, β = 0.1, 90 %"))
     tiny\_imagenet, $\beta$ = 0.1, 90 \%
     """
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
-def _latex_line(line: Line) -> str:
-    texts = [latex_escaped(text) for text in line.texts]
-    if line.kind == "separator":
-        return f"\\midrule\n\\multicolumn{{{len(texts)}}}{{l}}{{\\emph{{{texts[0]}}}}} \\\\"
-    if line.kind == "paper":
-        return _latex_row([f"\\quad\\emph{{{texts[0]}}}", *texts[1:]])
-    return _latex_row([f"\\textbf{{{text}}}" if best else text for text, best in zip(texts, line.best, strict=True)])
-
-
-def _latex_row(cells: list[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def as_csv(*tables: Table) -> str:
-    """One line for each row and metric, the time ratio among them, below one header; what is missing is empty."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
+def as_csv(table: Table) -> str:
+    """Return one line per row and metric, including the relative training time; missing values are empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
-    for table in tables:
-        writer.writerows(_csv_lines(table))
-    return written.getvalue()
-
-
-def _csv_lines(table: Table) -> Iterator[tuple[str | float | None, ...]]:
     for row in table.rows:
-        for metric, cell in {**row.cells, TIME: Cell(row.time)}.items():
-            place = (table.exhibit, table.dataset, table.model, row.method, metric)
-            yield (*place, *cell.to_dict().values(), table.scale)
+        for metric, cell in {**row.cells, "time_ratio": Cell(row.time)}.items():
+            place = (table.experiment, table.dataset, table.model, row.method, metric)
+            writer.writerow((*place, *cell.to_dict().values(), table.scale))
+    return buffer.getvalue()
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "text": as_text,
-    "markdown": as_markdown,
-    "latex": as_latex,
-    "csv": as_csv,
+FORMATS: dict[str, tuple[str, Callable[[Table], str]]] = {
+    "text": (".txt", as_text),
+    "markdown": (".md", as_markdown),
+    "latex": (".tex", as_latex),
+    "csv": (".csv", as_csv),
 }
-
-
-def formatted(table: Table, form: str, *, width: int = 120) -> str:
-    """The table in one of `FORMATS`; the width, a terminal's, matters to text alone."""
-    return as_text(table, width) if form == "text" else FORMATS[form](table)
+"""The suffix and the function of each format."""

@@ -1,4 +1,4 @@
-"""What a reader of a table has to know: at which scale, how rows were made, and what sets its runs apart."""
+"""The caption and the notes of a table: its scale, how rows were made, and differences between its runs."""
 
 from __future__ import annotations
 
@@ -6,108 +6,100 @@ from collections.abc import Iterator, Sequence
 
 from singleshot.common.environment import HARDWARE
 from singleshot.common.text import printable
-from singleshot.grid.result import Result
+from singleshot.grid.job import Result
 from singleshot.grid.store import ResultStore
-from singleshot.paper.exhibits import CI, chosen_smoothing
-from singleshot.paper.measurements import ORACLE, OVER_BETA
-from singleshot.paper.methods import EPSILONS, base_recipe
-from singleshot.paper.published import PublishedRow
-from singleshot.paper.table_rows import Row, eligible_rows, measured_rows
+from singleshot.paper.estimates import Estimate
+from singleshot.paper.experiments import select_smoothing
+from singleshot.paper.methods import CI, EPSILONS, base_recipe
+from singleshot.paper.published import CI_MEAN, CI_ORACLE, PublishedRow
 from singleshot.training.recipe import Recipe
 
 _VERSIONS = {"revision": "revisions", "singleshot": "singleshot", "torch": "torch"}
 
 
-def scale_text(recipe: Recipe, runs: Sequence[Result] = ()) -> str:
-    """How large network, images and training are; of how many images the data set has, finished runs know."""
+def describe_scale(recipe: Recipe, results: Sequence[Result] = ()) -> str:
+    """Return the size of the network, the images and the training; results know the size of the data set."""
+    images = "all" if recipe.train_images is None else f"{recipe.train_images:,}"
+    if results:
+        of = "" if recipe.train_images is None else " of"
+        images += f"{of} {results[0].data['train']:,} training images, {results[0].data['test']:,} test images"
+    else:
+        images += " training images"
     size = f"{recipe.image_size}×{recipe.image_size} pixels"
-    return f"width {recipe.width:g}, {size}, {_images(recipe, runs)}, {recipe.epochs} epochs"
+    return f"width {recipe.width:g}, {size}, {images}, {recipe.epochs} epochs"
 
 
-def _images(recipe: Recipe, runs: Sequence[Result]) -> str:
-    used = "all" if recipe.train_images is None else f"{recipe.train_images:,}"
-    train, test = (next((run.data.get(part) for run in runs), None) for part in ("train", "test"))
-    if not (isinstance(train, int) and isinstance(test, int)):
-        return f"{used} training images"
-    of = " " if recipe.train_images is None else " of "
-    return f"{used}{of}{train:,} training images, {test:,} test images"
-
-
-def notes_on_rows(rows: Sequence[Row]) -> Iterator[str]:
-    """What is marked, what the rows mean, and what is unusual about their runs."""
-    methods = {row.method for row in rows}
+def row_notes(methods: Sequence[str], eligible: int, measured: int) -> Iterator[str]:
+    """Explain which values are marked and what the rows mean."""
     oracle = ""
-    if ORACLE in methods:
+    if CI_ORACLE in methods:
         oracle = "; CI[Oracle] is not eligible: it takes the best β of each column by looking at the test images"
-    eligible, measured = eligible_rows(rows), measured_rows(rows)
     if measured and not eligible:
         yield "No value is marked as the best of its column while most rows lack seeds."
     else:
-        fewer = ", of the rows with the most seeds" if len(eligible) < len(measured) else ""
+        fewer = ", of the rows with the most seeds" if eligible < measured else ""
         yield f"The best measured value of each column is marked{fewer}{oracle}."
     if "ts_case1" in methods:
         yield (
             "TS is the baseline with its temperature fitted on its training images (case 1), or trained on 90 % of "
             "them and fitted on the other 10 % (case 2)."
         )
-    if methods.issuperset(CI):
-        yield "No held-out image chose among the strengths of CI: to pick one from this table is what CI[Oracle] does."
+    if set(methods).issuperset(CI):
+        yield "β was not selected on held-out images: picking the best row of this table amounts to CI[Oracle]."
     if "vwci_star" in methods:
-        yield "VWCI* starts from a trained baseline, whose time is counted in."
-    yield from (f"{row.title}: {row.remark}." for row in rows if row.remark)
+        yield "VWCI* starts from a trained baseline; its time includes that of the baseline."
 
 
-def notes_on_smoothing(base: Recipe, store: ResultStore) -> Iterator[str]:
-    """How the strength of label smoothing was chosen, and whether a better one may lie beyond those tried."""
-    chosen = chosen_smoothing(base, store)
-    if chosen is None:
-        yield "The ε of label smoothing is not chosen yet: its runs on 90 % of the training images are missing."
+def smoothing_notes(base: Recipe, store: ResultStore) -> Iterator[str]:
+    """Explain how the ε of label smoothing was selected, and whether a better one may lie outside the candidates."""
+    selected = select_smoothing(base, store)
+    if selected is None:
+        yield "The ε of label smoothing is not selected yet: its runs on 90 % of the training images are missing."
         return
     yield (
-        "The ε of label smoothing was chosen by the NLL on held-out images, 10 % of the training images, with one "
+        "The ε of label smoothing was selected by the NLL on held-out images, 10 % of the training images, with one "
         "seed; the row is trained on all of them."
     )
     for end, epsilon in (("smallest", EPSILONS[0]), ("largest", EPSILONS[-1])):
-        if chosen == f"smoothing_{epsilon:g}":
-            tried = ", ".join(f"{one:g}" for one in EPSILONS)
-            yield f"The chosen ε is the {end} of those tried ({tried}): one beyond it may be better."
+        if selected == f"smoothing_{epsilon:g}":
+            candidates = ", ".join(f"{one:g}" for one in EPSILONS)
+            yield f"The selected ε is the {end} candidate ({candidates}): a value beyond it may be better."
 
 
-def notes_on_paper(exhibit: str, base: Recipe, shown: Sequence[PublishedRow]) -> Iterator[str]:
-    """Where the paper's numbers are printed, and at which scale it measured them."""
-    if not shown:
-        yield f"The paper has no numbers for {base.model} on this data set in this table."
-        return
-    source, table = shown[0].table, exhibit.removeprefix("table")
-    lacks = f", since Table {table} has no {base.model} on {base.dataset}" if source != table else ""
-    if source != table and OVER_BETA in (row.method for row in shown):
-        lacks += " (CI and CI[Oracle] follow from its five β)"
-    scale = scale_text(base_recipe("paper", dataset=base.dataset, model=base.model))
-    yield f"Paper: Table {source}{lacks}; {scale}; it states no number of seeds."
+def paper_note(experiment: str, base: Recipe, rows: Sequence[PublishedRow]) -> str:
+    """Name the table of the paper that the published rows come from, and the scale of its experiments."""
+    if not rows:
+        return f"The paper has no numbers for {base.model} on this data set in this table."
+    source, table = rows[0].table, experiment.removeprefix("table")
+    reason = f", since Table {table} has no {base.model} on {base.dataset}" if source != table else ""
+    if source != table and CI_MEAN in (row.method for row in rows):
+        reason += " (CI and CI[Oracle] follow from its five β)"
+    scale = describe_scale(base_recipe("paper", dataset=base.dataset, model=base.model))
+    return f"Paper: Table {source}{reason}; {scale}; the number of seeds is not stated."
 
 
-def notes_on_time(rows: Sequence[Row]) -> Iterator[str]:
-    """What the column of times compares."""
-    trained = measured_rows(rows)
-    unknown = "" if all(row.time for row in trained) else "; a dash where it is not known"
-    if any(row.time and row.time.seeds != row.seeds for row in trained):
-        unknown += "; in brackets the number of seeds it is known of, where that is not the row's"
-    yield (
-        "Time: processor time of training over the baseline's with the same seed, mean over seeds; searches for β or "
-        f"ε are not counted{unknown}."
+def time_note(times: Sequence[tuple[Estimate | None, int]]) -> str:
+    """Explain the column of training times, given the time and the number of seeds of each measured row."""
+    unknown = "" if all(time for time, _ in times) else "; a dash if it is not known"
+    if any(time and time.seeds != seeds for time, seeds in times):
+        unknown += "; in brackets the number of seeds with known times, if it differs"
+    return (
+        "Time: processor time of training relative to the baseline with the same seed, mean over seeds, without the "
+        f"search for β or ε{unknown}."
     )
 
 
-def notes_on_runs(runs: Sequence[Result]) -> Iterator[str]:
-    """In what the runs of one table differ that should be alike."""
+def run_notes(results: Sequence[Result]) -> Iterator[str]:
+    """Report differences between runs that should have been made alike."""
     versions = {
-        title: sorted({printable(str(run.environment.get(name))) for run in runs}) for name, title in _VERSIONS.items()
+        title: sorted({printable(str(result.environment.get(name))) for result in results})
+        for name, title in _VERSIONS.items()
     }
-    unlike = [f"{title} {', '.join(found)}" for title, found in versions.items() if len(found) > 1]
-    if unlike:
-        yield f"Runs of {'; '.join(unlike)}."
-    machines = ({str(run.environment[name]) for run in runs if name in run.environment} for name in HARDWARE)
-    if any(len(found) > 1 for found in machines):  # what a run does not know is no difference
-        yield "The runs were made on unlike machines, which their times show as well."
-    if any(run.data != runs[0].data for run in runs):
-        yield "The runs were made with unlike images under the name of this data set."
+    different = [f"{title} {', '.join(found)}" for title, found in versions.items() if len(found) > 1]
+    if different:
+        yield f"Runs of {'; '.join(different)}."
+    machines = ({str(one.environment[name]) for one in results if name in one.environment} for name in HARDWARE)
+    if any(len(found) > 1 for found in machines):  # an unknown value is no difference
+        yield "The runs were made on different machines, which affects their times."
+    if any(result.data != results[0].data for result in results):
+        yield "The runs were made with different images under the name of this data set."

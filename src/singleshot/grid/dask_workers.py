@@ -1,0 +1,141 @@
+"""The connection to a dask scheduler, and which of its workers have the version of the driver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from singleshot import __version__
+from singleshot.common.environment import describe_environment
+from singleshot.common.errors import StoppedError
+from singleshot.grid.engine import GridWatcher
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CONNECT_SECONDS = 10.0
+
+
+@contextmanager
+def connect(address: str) -> Iterator[Client]:
+    """Provide a client that logs nothing: a lost scheduler is reported by our own errors."""
+    client = _client(address)
+    logger = logging.getLogger("distributed.client")  # after the import of dask, which sets its level
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with client:
+            yield client
+    finally:
+        logger.setLevel(before)
+
+
+def _client(address: str) -> Client:
+    try:
+        from distributed import Client
+        from distributed.utils import LoopRunner
+    except ImportError:
+        raise ValueError("--engine dask needs an extra: pip install 'singleshot[cluster]'") from None
+    if not address:  # dask would start a cluster of its own
+        raise ValueError("--engine dask needs the address of a scheduler, such as --scheduler tcp://host:8786")
+    try:
+        LoopRunner(asynchronous=False).run_sync(_probe, address)  # a Client that fails leaves its thread behind
+        return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        reason = str(error) or type(error).__name__
+    raise ValueError(
+        f"--scheduler {address} cannot be reached ({reason}). Start one with `dask scheduler` and pass the address it "
+        "prints, such as tcp://host:8786; check that no firewall blocks its port"
+    )
+
+
+async def _probe(address: str) -> None:
+    from distributed import Security
+    from distributed.comm import core
+
+    arguments = Security().get_connection_args("client")
+    comm = await core.connect(address, timeout=CONNECT_SECONDS, **arguments)
+    await comm.close()
+
+
+def call_scheduler(method: Any, *arguments: Any, **options: Any) -> Any:
+    """Call a method of the client; raise StoppedError if the scheduler is gone."""
+    from distributed.client import ClosedClientError
+
+    try:
+        return method(*arguments, **options)
+    except OSError as error:
+        reason = str(error) or type(error).__name__
+    except (AttributeError, ClosedClientError):  # the client has closed itself
+        reason = "it does not answer"
+    raise StoppedError(f"the dask scheduler is gone ({reason}). Finished runs are kept; repeat the command to resume")
+
+
+class Workers:
+    """The workers of a cluster that have the same version of the library as the driver."""
+
+    def __init__(self, client: Client, watcher: GridWatcher) -> None:
+        self.client, self.watcher = client, watcher
+        self.matching: set[str] = set()
+        self.others: set[str] = set()
+        self.found_matching = False
+
+    def available(self) -> set[str]:
+        """Return the addresses of the connected workers with the right version; new workers are checked first."""
+        connected = set(call_scheduler(self.client.nthreads))
+        self.matching &= connected  # a worker that returns at the same address may have another version
+        self.others &= connected
+        if connected - self.matching - self.others:
+            self._check_versions()
+        return connected & self.matching
+
+    def _check_versions(self) -> None:
+        """Report every new worker of another version; raise ValueError if no worker ever had the right one."""
+        own, found = Version(__version__, _revision()), _versions(self.client)
+        self.matching |= {address for address, version in found.items() if version.matches(own)}
+        self.found_matching |= bool(self.matching)
+        for address in found.keys() - self.matching - self.others:
+            reason = f"the dask worker at {address} has {found[address]}, but the driver has {own}"
+            if not self.found_matching:
+                raise ValueError(f"{reason}; install the same version. Finished runs are kept")
+            self.watcher.waiting(f"Not used: {reason}")
+            self.others.add(address)
+
+
+@dataclass(frozen=True)
+class Version:
+    """The version of singleshot on a machine."""
+
+    number: str | None  # None: not installed
+    revision: str | None = None  # None: unknown, as for an installed package
+
+    def __str__(self) -> str:
+        revision = "" if self.revision is None else f" of revision {self.revision}"
+        return "no singleshot" if self.number is None else f"singleshot {self.number}{revision}"
+
+    def matches(self, other: Version) -> bool:
+        """Whether both are the same version, as far as their revisions are known."""
+        return self.number == other.number and (None in (self.revision, other.revision) or self == other)
+
+
+def _versions(client: Client) -> dict[str, Version]:
+    """Return the version of every worker, by address."""
+    workers = call_scheduler(client.get_versions, packages=["singleshot"])["workers"]
+    numbers = {address: facts["packages"].get("singleshot") for address, facts in workers.items()}
+    # Other versions may not have the function `_revision`; nor may another commit of the same version.
+    same = [address for address, number in numbers.items() if number == __version__]
+    answers = call_scheduler(client.run, _revision, workers=same, on_error="return") if same else {}
+    gone = {address for address, answer in answers.items() if isinstance(answer, OSError)}  # asked again if they return
+    revisions = {address: "unknown" if isinstance(answer, Exception) else answer for address, answer in answers.items()}
+    return {
+        address: Version(number, revisions.get(address)) for address, number in numbers.items() if address not in gone
+    }
+
+
+def _revision() -> str | None:
+    """Return the commit of a checkout, without the mark of local changes: those may be in documents only."""
+    revision = describe_environment()["revision"]
+    return None if revision is None else str(revision).removesuffix("-dirty")

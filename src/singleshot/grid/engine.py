@@ -1,0 +1,100 @@
+"""Running a grid: the loop over its jobs, and the interface of the engines that execute them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from singleshot.grid.job import Job, Result
+from singleshot.grid.store import ResultStore
+
+MAX_ATTEMPTS = 3
+"""Number of times a job is started when its worker dies."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a job: its result, or an error message."""
+
+    job: Job
+    result: Result | None = field(repr=False)
+    error: str | None = None
+
+    @classmethod
+    def from_answer(cls, job: Job, answer: tuple[str, Any]) -> Outcome:
+        """Return the outcome from the answer of a worker: ("result", plain values) or ("error", message)."""
+        kind, content = answer
+        if kind == "error":
+            return cls(job, None, content)
+        result = Result.from_dict(content, type(job), source=f"run {job.key}")
+        if result.job.key != job.key:
+            return cls(job, None, f"its worker returned the result of run {result.job.key}; do the versions differ?")
+        return cls(job, result)
+
+
+ReadyJobs = Callable[[], Sequence[Job]]
+"""Returns the jobs that can start now, in order; a finished job may make others ready."""
+
+
+def next_job(ready_jobs: ReadyJobs, started: Container[str]) -> Job | None:
+    """Return the first ready job whose key is not in ``started``."""
+    return next((job for job in ready_jobs() if job.key not in started), None)
+
+
+class GridWatcher:
+    """Callbacks for the progress of a grid; by default they do nothing."""
+
+    def started(self, job: Job) -> None:
+        """A worker has started this job."""
+
+    def lost(self, job: Job, reason: str) -> None:
+        """The worker of this job died; the job will be restarted."""
+
+    def waiting(self, reason: str) -> None:
+        """Some workers or all of them cannot be used."""
+
+    def finished(self, outcome: Outcome) -> None:
+        """A job has ended."""
+
+
+class Engine(Protocol):
+    """Executes jobs."""
+
+    def run(self, ready_jobs: ReadyJobs, watcher: GridWatcher) -> Generator[Outcome, None, None]:
+        """Yield the outcome of each job, until no job is ready; closing the generator stops all workers.
+
+        Each job is started once, and again only if its worker dies. ``ready_jobs`` is called after every outcome.
+        """
+        ...
+
+
+class Grid(Protocol):
+    """A set of jobs, some of which may depend on earlier results."""
+
+    def jobs(self, store: ResultStore) -> Sequence[Job]:
+        """Return every job that is known to be needed, given the results in the store."""
+
+
+def run_grid(grid: Grid, store: ResultStore, engine: Engine, watcher: GridWatcher | None = None) -> list[Outcome]:
+    """Execute every job without a result, store each result when it arrives, and return the failed outcomes.
+
+    A failed job is not retried in the same call, and jobs that require it are not started.
+    """
+    watcher = watcher or GridWatcher()
+    failed: list[Outcome] = []
+
+    def ready_jobs() -> list[Job]:
+        return [job for job in store.missing(grid.jobs(store)) if job.requires is None or job.requires in store]
+
+    if not ready_jobs():  # starting an engine can be slow, or fail
+        return failed
+    with closing(engine.run(ready_jobs, watcher)) as outcomes:
+        for outcome in outcomes:
+            if outcome.result is None:
+                failed.append(outcome)
+            else:
+                store.add(outcome.result)
+            watcher.finished(outcome)
+    return failed

@@ -1,0 +1,183 @@
+"""The engine for one machine: jobs run in local processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from singleshot.common.errors import StoppedError
+from singleshot.grid.engine import MAX_ATTEMPTS, GridWatcher, Outcome, ReadyJobs, next_job
+from singleshot.grid.job import Job
+
+SHUTDOWN_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Executes jobs in ``processes`` processes; training runs keep their checkpoints in ``workspace``."""
+
+    workspace: Path
+    processes: int
+    data_root: Path | None = None
+
+    def run(self, ready_jobs: ReadyJobs, watcher: GridWatcher) -> Generator[Outcome, None, None]:
+        """Yield the outcome of each job; closing the generator ends the processes."""
+        retries: deque[Job] = deque()
+        attempts: Counter[str] = Counter()  # by key
+        workers: dict[int, _Worker] = {}  # by rank
+        try:
+            while True:
+                for rank in range(self.processes):
+                    if rank in workers and workers[rank].job is not None:
+                        continue
+                    job = retries.popleft() if retries else next_job(ready_jobs, attempts)
+                    if job is None:
+                        break
+                    if rank not in workers:
+                        workers[rank] = _Worker.start(self, rank)
+                    workers[rank].send(job)
+                    attempts[job.key] += 1
+                    watcher.started(job)
+                busy = {worker.connection: worker for worker in workers.values() if worker.job is not None}
+                if not busy:
+                    break
+                for connection in wait(busy):
+                    assert isinstance(connection, Connection)
+                    worker = busy[connection]
+                    job = worker.job
+                    assert job is not None
+                    try:
+                        outcome = Outcome.from_answer(job, connection.recv())
+                        worker.job = None
+                    except (EOFError, OSError):  # OSError: the process died while it was sending
+                        del workers[worker.rank]
+                        reason = f"its process ended ({worker.exit_reason()})"
+                        if attempts[job.key] < MAX_ATTEMPTS:
+                            watcher.lost(job, reason)
+                            retries.append(job)
+                            continue
+                        outcome = Outcome(job, None, f"{reason}, {MAX_ATTEMPTS} times; is there enough memory?")
+                    yield outcome
+        finally:
+            deadline = time.monotonic() + SHUTDOWN_SECONDS
+            for worker in workers.values():
+                worker.stop()
+            for worker in workers.values():
+                worker.join(deadline)
+
+
+@dataclass
+class _Worker:
+    """A process and its current job."""
+
+    process: BaseProcess
+    connection: Connection
+    rank: int  # selects the device on a machine with several
+    job: Job | None = None
+
+    @classmethod
+    def start(cls, engine: LocalEngine, rank: int) -> _Worker:
+        context = get_context("spawn")  # a forked process would inherit the threads of torch and hang
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(theirs, engine, rank), daemon=True)
+        with single_thread_environment(), blocked_interrupts():
+            process.start()
+        theirs.close()
+        return cls(process, ours, rank)
+
+    def send(self, job: Job) -> None:
+        self.job = job
+        with suppress(ConnectionError):  # a worker that died while idle is noticed by `wait`
+            self.connection.send(job)
+
+    def exit_reason(self) -> str:
+        self.process.join(5)
+        code = self.process.exitcode
+        return f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+
+    def stop(self) -> None:
+        """Ask the process to save a checkpoint after the current step and exit."""
+        self.connection.close()
+        self.process.terminate()
+
+    def join(self, deadline: float) -> None:
+        self.process.join(max(deadline - time.monotonic(), 0))
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+
+@contextmanager
+def blocked_interrupts() -> Iterator[None]:
+    """Start child processes that never receive Ctrl-C: only the parent handles it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    # Spawning starts the resource tracker if it is not running, and that unblocks interrupts for the first child.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def single_thread_environment() -> Iterator[None]:
+    """Start child processes with one OpenMP thread: two teams on two cores are slower than two single threads."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+
+
+def _work(connection: Connection, engine: LocalEngine, rank: int) -> None:
+    """Execute jobs until the parent closes the connection."""
+    import torch
+
+    from singleshot.training.display import Callback
+    from singleshot.training.step import StepResult
+
+    class ParentCallback(Callback):
+        """Saves and exits when the parent was killed, which closes the connection."""
+
+        def on_step(self, step: int, result: StepResult, learning_rate: float) -> None:
+            if connection.poll():  # nothing is sent while a job is running
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    os.environ["LOCAL_RANK"] = str(rank)  # selects the device, as under torchrun
+    torch.set_num_threads(1)
+    while True:
+        try:
+            job = connection.recv()
+        except (EOFError, ConnectionError):
+            return
+        try:
+            result = job.execute(engine.workspace, data_root=engine.data_root, callback=ParentCallback())
+            answer: tuple[str, Any] = ("result", result.to_dict())
+        except (ValueError, OSError) as error:  # errors of this job; the next may succeed
+            answer = ("error", str(error))
+        except StoppedError as stopped:
+            if stopped.exit_code == 128 + signal.SIGTERM:  # another process resumes the job
+                sys.exit(stopped.exit_code)
+            answer = ("error", str(stopped))
+        except Exception as error:  # a retry would not help
+            answer = ("error", f"{type(error).__name__}: {error}")
+        with suppress(ConnectionError):  # the parent is gone; the next recv fails
+            connection.send(answer)

@@ -1,0 +1,186 @@
+"""The tables and figures of the paper as grids of runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from singleshot.common.checks import check_choice, check_size
+from singleshot.common.files import write_text
+from singleshot.data import list_datasets
+from singleshot.grid.store import ResultStore
+from singleshot.grid.training_job import TrainingJob
+from singleshot.models import list_models
+from singleshot.paper.methods import (
+    CI,
+    EPSILONS,
+    OTHER_MEASURES,
+    PAPER_MODELS,
+    PASSES,
+    SMALL_MODELS,
+    Scale,
+    base_recipe,
+    job_of,
+)
+from singleshot.paper.published import published_rows
+from singleshot.training.recipe import Recipe
+
+SELECTED_SMOOTHING = "smoothing"
+"""Label smoothing with the ε that held-out images select; known only after the candidate runs."""
+ADDED = ("passes", SELECTED_SMOOTHING, "focal", *(f"vwci_{measure}" for measure in OTHER_MEASURES))
+"""Methods that we add to every table of the paper."""
+EXPERIMENTS: dict[str, tuple[str, ...]] = {
+    "table1": ("baseline", *CI, "vwci", *ADDED),
+    "table2": ("baseline", "held_out_baseline", "vwci", *ADDED),
+    "table3": ("baseline", "vwci", "vwci_star", *ADDED),
+    "tableA": ("baseline", *CI, "vwci", *ADDED),
+    "tableB": ("baseline", *CI, "vwci", *ADDED),
+    "fig1": ("baseline", *CI, "vwci"),
+    "fig2": ("baseline",),
+    "fig4": ("baseline", *(f"vwci_T{passes}" for passes in PASSES)),
+    "fig5": ("baseline", *CI, "vwci"),
+}
+"""The methods of each table and figure."""
+MAX_SEEDS = 1000
+REQUEST_FILE = "grid.json"
+_CIFAR, _TINY = "cifar100", "tiny_imagenet"
+_PAPER_FIGURES = {
+    "fig1": ((_TINY, "vgg16"),),
+    "fig2": ((_CIFAR, "resnet34"), (_CIFAR, "vgg16")),
+    "fig4": tuple((dataset, model) for dataset in (_TINY, _CIFAR) for model in PAPER_MODELS),
+    "fig5": ((_TINY, "resnet34"), (_CIFAR, "resnet34")),
+}
+"""Data sets and networks of the figures in the paper, which does not name the networks of Fig. 4."""
+
+
+@dataclass(frozen=True)
+class PaperGrid:
+    """The runs of some experiments: every method with every base recipe and several seeds."""
+
+    experiments: tuple[str, ...]
+    bases: tuple[Recipe, ...]  # one shared recipe per data set and network
+    seeds: int
+
+    def __post_init__(self) -> None:
+        for experiment in self.experiments:
+            check_choice("experiment", experiment, tuple(EXPERIMENTS))
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods of all experiments, each once."""
+        return tuple(dict.fromkeys(method for name in self.experiments for method in EXPERIMENTS[name]))
+
+    def jobs(self, store: ResultStore) -> list[TrainingJob]:
+        """Return every job known to be needed, seed by seed, so that an interrupted grid has complete seeds."""
+        jobs = (job for seed in range(self.seeds) for base in self.bases for job in self._jobs(base, seed, store))
+        return list({job.key: job for job in jobs}.values())
+
+    def _jobs(self, base: Recipe, seed: int, store: ResultStore) -> Iterator[TrainingJob]:
+        for method in self.methods:
+            if method != SELECTED_SMOOTHING:
+                yield job_of(base, method, seed)
+                continue
+            yield from smoothing_candidates(base)
+            selected = select_smoothing(base, store)
+            if selected is not None:
+                yield job_of(base, selected, seed)
+
+
+def smoothing_candidates(base: Recipe) -> list[TrainingJob]:
+    """Return the runs on 90 % of the training images whose other 10 % select the ε of label smoothing."""
+    return [job_of(base, f"held_out_smoothing_{epsilon:g}", seed=0) for epsilon in EPSILONS]
+
+
+def select_smoothing(base: Recipe, store: ResultStore) -> str | None:
+    """Return the label smoothing with the lowest NLL, a proper score, on held-out images; None: runs are missing."""
+    candidates = smoothing_candidates(base)
+    if store.missing(candidates):
+        return None
+    nll = {epsilon: store[job].metrics("validation")["nll"] for epsilon, job in zip(EPSILONS, candidates, strict=True)}
+    return f"smoothing_{min(nll, key=nll.__getitem__):g}"
+
+
+class GridRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"experiments": "exhibits"}):
+    """The experiments to run and where to measure them; by default as in the paper."""
+
+    experiments: tuple[str, ...]
+    dataset: str | None
+    models: tuple[str, ...]
+    seeds: int
+    scale: Scale
+
+    def grids(self) -> list[PaperGrid]:
+        """Return one grid per data set and set of networks, after checking every field."""
+        if check_size("seeds", self.seeds, least=1) > MAX_SEEDS:
+            raise ValueError(f"seeds must be at most {MAX_SEEDS}, got {self.seeds}")
+        check_choice("scale", self.scale, ("paper", "small"))
+        for experiment in self.experiments:
+            check_choice("experiment", experiment, tuple(EXPERIMENTS))
+        for model in self.models:
+            check_choice("model", model, tuple(list_models()))
+        groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for experiment in self.experiments:
+            for dataset, models in self._networks(experiment).items():
+                groups.setdefault((dataset, models), []).append(experiment)
+        return [
+            PaperGrid(
+                tuple(experiments),
+                tuple(base_recipe(self.scale, dataset=dataset, model=model) for model in models),
+                self.seeds,
+            )
+            for (dataset, models), experiments in groups.items()
+        ]
+
+    def _networks(self, experiment: str) -> dict[str, tuple[str, ...]]:
+        """Return the networks of an experiment by data set."""
+        if self.scale == "paper":
+            pairs = _PAPER_FIGURES.get(experiment) or tuple(
+                (row.dataset, row.model) for row in published_rows(experiment.removeprefix("table"))
+            )
+        else:
+            pairs = tuple((_TINY if experiment == "tableA" else _CIFAR, model) for model in SMALL_MODELS)
+        if self.dataset is not None:
+            dataset = _resolve_dataset(self.dataset)
+            pairs = tuple((dataset, model) for _, model in pairs)
+        networks: dict[str, tuple[str, ...]] = {}
+        for dataset, model in dict.fromkeys(pairs):
+            networks[dataset] = tuple(dict.fromkeys(self.models)) or (*networks.get(dataset, ()), model)
+        return networks
+
+    def is_saved(self, folder: Path) -> bool:
+        """Whether the folder holds this very request."""
+        try:
+            return GridRequest.load(folder) == self
+        except ValueError:
+            return False
+
+    def save(self, folder: Path) -> None:
+        """Write the request beside the results."""
+        write_text(folder / REQUEST_FILE, json.dumps(msgspec.to_builtins(self), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> GridRequest:
+        """Read the request of the grid in this folder."""
+        path = folder / REQUEST_FILE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ValueError(
+                f"{folder} holds no grid: {REQUEST_FILE} is missing; `singleshot reproduce table1 --output {folder}` "
+                "starts one"
+            ) from None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"{path} is damaged ({error}); repeat the original command to rewrite it") from None
+
+
+def _resolve_dataset(dataset: str) -> str:
+    """Return a known name unchanged and a folder as an absolute path, so that its runs have the same key anywhere."""
+    if not dataset:
+        raise ValueError("dataset must be a name or a folder with one subfolder per class, got ''")
+    folder = Path(dataset)
+    is_name = dataset in list_datasets() or not (folder.is_dir() or len(folder.parts) > 1)
+    return dataset if is_name else str(folder.resolve())

@@ -1,0 +1,114 @@
+"""Writing the results of a grid: tables in every format, figures with their numbers, and the HTML page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from singleshot.common.files import write_text
+from singleshot.grid.store import ResultStore
+from singleshot.grid.training_job import TrainingJob, dataset_name
+from singleshot.paper.experiments import SELECTED_SMOOTHING, PaperGrid, select_smoothing
+from singleshot.paper.figures import save_figure
+from singleshot.paper.methods import base_recipe, job_of
+from singleshot.paper.table_formats import FORMATS
+from singleshot.paper.tables import Table, build_table
+from singleshot.report.page import ModelReport, run_report, write_page
+from singleshot.report.page.inspection import SMALL_IMAGE_SIZE
+from singleshot.training.recipe import Recipe
+
+MAX_METHODS_ON_PAGE = 8
+FIRST_METHODS = (
+    "baseline",
+    "vwci",
+    "passes",
+    SELECTED_SMOOTHING,
+    "focal",
+    "vwci_total_variation",
+    "vwci_epistemic",
+    "ci_0.1",
+)
+"""The methods that the page shows before any others."""
+
+
+@dataclass
+class Output:
+    """What was written."""
+
+    tables: dict[str, Table] = field(default_factory=dict)  # by file name without suffix
+    figures: dict[str, Path] = field(default_factory=dict)
+    numbers: dict[str, Any] = field(default_factory=dict)  # of tables and figures, for JSON
+    missing: list[str] = field(default_factory=list)  # figures that could not be drawn, with the reason
+
+
+def write_output(grids: Sequence[PaperGrid], store: ResultStore, folder: Path) -> Output:
+    """Write ``folder/tables`` and ``folder/figures`` from the finished runs."""
+    output = Output()
+    for grid in grids:
+        for experiment in grid.experiments:
+            if experiment.startswith("table"):
+                _write_tables(experiment, grid, store, folder / "tables", output)
+            else:
+                _write_figure(experiment, grid, store, folder / "figures", output)
+    return output
+
+
+def _file_name(experiment: str, bases: Sequence[Recipe]) -> str:
+    """Return a name that differs for other networks and for another scale."""
+    dataset, models = bases[0].dataset, [base.model for base in bases]
+    is_paper = bases[0] == base_recipe("paper", dataset=dataset, model=models[0])
+    return "-".join([experiment, dataset_name(dataset), *models, *(["paper"] if is_paper else [])])
+
+
+def _write_tables(experiment: str, grid: PaperGrid, store: ResultStore, folder: Path, output: Output) -> None:
+    for base in grid.bases:
+        name = _file_name(experiment, [base])
+        table = build_table(experiment, base, grid.seeds, store)
+        for suffix, convert in FORMATS.values():
+            write_text(folder / f"{name}{suffix}", convert(table))
+        output.tables[name] = table
+        output.numbers[name] = table.to_dict()
+
+
+def _write_figure(experiment: str, grid: PaperGrid, store: ResultStore, folder: Path, output: Output) -> None:
+    name = _file_name(experiment, grid.bases)
+    path = folder / f"{name}.png"
+    try:
+        numbers = save_figure(experiment, grid.bases, grid.seeds, store, path)
+    except ValueError as error:
+        output.missing.append(f"{name}: {error}")
+        return
+    write_text(folder / f"{name}.json", json.dumps(numbers, indent=1) + "\n")
+    output.figures[name] = path
+    output.numbers[name] = numbers
+
+
+def write_grid_page(
+    grid: PaperGrid, store: ResultStore, runs: Path, path: Path, *, data_root: Path | None = None
+) -> bool:
+    """Write the page of the first network; return False if none of its finished runs is on this machine."""
+    base = grid.bases[0]
+    jobs = [job for job in _first_seed_jobs(grid, base, store) if job in store and (runs / job.key).is_dir()]
+    if not jobs:
+        return False
+
+    def reports() -> Iterator[ModelReport]:
+        for job in jobs[:MAX_METHODS_ON_PAGE]:
+            yield run_report(runs / job.key, name=job.label, data_root=data_root, image_size=SMALL_IMAGE_SIZE)
+
+    shown = "" if len(jobs) <= MAX_METHODS_ON_PAGE else f" ({MAX_METHODS_ON_PAGE} of {len(jobs)} methods)"
+    title = f"{base.model} on {Path(base.dataset).name}: can its scores be trusted?{shown}"
+    write_page(reports(), path, title=title)
+    return True
+
+
+def _first_seed_jobs(grid: PaperGrid, base: Recipe, store: ResultStore) -> list[TrainingJob]:
+    """Return one run per method, without those that hold images out."""
+    order = [name for name in FIRST_METHODS if name in grid.methods]
+    order += [name for name in grid.methods if name not in order]
+    names = [select_smoothing(base, store) if name == SELECTED_SMOOTHING else name for name in order]
+    jobs = (job_of(base, name, seed=0) for name in names if name is not None)
+    return list({job.key: job for job in jobs if not job.recipe.validation}.values())

@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from distributed import LocalCluster, Scheduler
+
+from singleshot import __version__
+from singleshot.cli.main import main
+from singleshot.common.environment import describe_environment
+from singleshot.common.errors import StoppedError
+from singleshot.common.files import FolderNotUsableError, exclusive
+from singleshot.grid import dask_workers
+from singleshot.grid.dask_engine import DaskEngine
+from singleshot.grid.dask_workers import Version
+from singleshot.grid.engine import GridWatcher, run_grid
+from singleshot.grid.job import Job
+from singleshot.grid.store import ResultStore
+from singleshot.paper import methods
+from small_grids import (
+    DISTURBED,
+    ENDLESS,
+    LONG,
+    SHORT,
+    Recorder,
+    SmallGrid,
+    assert_complete,
+    failing_job,
+    is_training,
+    until,
+)
+
+
+@pytest.fixture(scope="module")
+def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A scheduler here and two worker processes, of which a dead one is replaced."""
+    with LocalCluster(
+        processes=True,
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address=":0",
+        local_directory=str(tmp_path_factory.mktemp("dask")),
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def cluster(started_cluster: LocalCluster) -> LocalCluster:
+    """With both workers, whatever the test before did to them."""
+    until(lambda: len(scheduler_of(started_cluster).workers) == 2)
+    return started_cluster
+
+
+def scheduler_of(cluster: LocalCluster) -> Scheduler:
+    assert isinstance(cluster.scheduler, Scheduler)
+    return cluster.scheduler
+
+
+def process_at(job: Job, cluster: LocalCluster) -> int:
+    """The process id of the worker that is at a job."""
+    at_it = [
+        address
+        for address, state in scheduler_of(cluster).workers.items()
+        if any(job.key in str(task.key) for task in state.processing)
+    ]
+    pids = [nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in at_it]
+    assert len(pids) == 1
+    return int(pids[0])
+
+
+def kill_worker_of(job: Job, workspace: Path, cluster: LocalCluster) -> None:
+    until(lambda: is_training(job, workspace))
+    os.kill(process_at(job, cluster), signal.SIGKILL)
+
+
+def is_free(folder: Path) -> bool:
+    try:
+        with exclusive(folder):
+            return True
+    except FolderNotUsableError:
+        return False
+
+
+def test_closing_stops_what_is_training(cluster: LocalCluster, tmp_path: Path) -> None:
+    outcomes = DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [ENDLESS, SHORT], GridWatcher())
+    assert next(outcomes).job == SHORT
+    until(lambda: is_training(ENDLESS, tmp_path))
+    outcomes.close()
+    until(lambda: is_free(tmp_path / ENDLESS.key))
+    until(lambda: not scheduler_of(cluster).tasks)
+
+
+class Impatient(Recorder):
+    """Starts a worker where none is there."""
+
+    def __init__(self, empty: LocalCluster) -> None:
+        super().__init__()
+        self.empty = empty
+
+    def waiting(self, reason: str) -> None:
+        super().waiting(reason)
+        self.empty.scale(1)
+
+
+class Saboteur(Recorder):
+    """Ends the scheduler when its workers are waited for."""
+
+    def __init__(self, empty: LocalCluster) -> None:
+        super().__init__()
+        self.empty = empty
+
+    def waiting(self, reason: str) -> None:
+        self.empty.close()
+
+
+def test_a_scheduler_that_goes_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 0.5)
+    gone = pytest.raises(StoppedError, match="the dask scheduler is gone")
+    with LocalCluster(n_workers=0, dashboard_address=":0") as empty, gone:
+        next(DaskEngine(empty.scheduler_address, tmp_path).run(lambda: [SHORT], Saboteur(empty)))
+    assert [record.message for record in caplog.records if record.name == "distributed.client"] == []
+    assert logging.getLogger("distributed.client").isEnabledFor(logging.ERROR)
+
+
+def test_a_cluster_without_workers_is_waited_for_and_it_is_said(tmp_path: Path) -> None:
+    folder = str(tmp_path / "dask")
+    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0", local_directory=folder) as empty:
+        watcher = Impatient(empty)
+        (outcome,) = DaskEngine(empty.scheduler_address, tmp_path / "runs").run(lambda: [SHORT], watcher)
+        assert outcome.result is not None
+        assert watcher.reasons == [f"Waiting for a worker: start one with `dask worker {empty.scheduler_address}`"]
+
+
+def test_a_job_that_fails_says_why_and_the_others_go_on(cluster: LocalCluster, tmp_path: Path) -> None:
+    wrong, recorder = failing_job(tmp_path), Recorder()
+    engine = DaskEngine(cluster.scheduler_address, tmp_path / "runs")
+    outcomes = {outcome.job.key: outcome for outcome in engine.run(lambda: [wrong, SHORT], recorder)}
+    assert sorted(recorder.starts) == sorted([wrong.key, SHORT.key])
+    assert outcomes[wrong.key].result is None
+    assert "no-such-images" in (outcomes[wrong.key].error or "")
+    assert outcomes[SHORT.key].result is not None
+
+
+def test_a_run_that_another_process_still_holds_is_waited_for(cluster: LocalCluster, tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        with exclusive(tmp_path / SHORT.key):  # as a worker does that lost its connection but lives
+            made = pool.submit(
+                lambda: list(DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [SHORT], GridWatcher()))
+            )
+            until(lambda: any(state.processing for state in scheduler_of(cluster).workers.values()))
+            assert not threading.Event().wait(0.5)
+            assert not made.done()
+        assert made.result()[0].error is None
+
+
+def test_workers_must_have_the_version_and_revision_of_the_driver(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = os.getpid()
+
+    def revision() -> str:
+        if os.getpid() != driver:
+            raise ModuleNotFoundError("as in a commit without this function")
+        return "mine"
+
+    changes: list[tuple[str, object, str]] = [
+        (
+            "__version__",
+            "99.0",
+            r"at tcp://.* has singleshot .*, but the driver has singleshot 99\.0.*; install",
+        ),
+        ("_revision", revision, r"of revision unknown, but the driver has .* of revision mine; install the same"),
+    ]
+    if describe_environment()["revision"] is not None:
+        message = r"has singleshot .* of revision .*, but the driver has .* of revision another; install"
+        changes.append(("describe_environment", lambda: {"revision": "another-dirty"}, message))
+    for name, value, message in changes:
+        with monkeypatch.context() as patch:
+            patch.setattr(dask_workers, name, value)
+            with pytest.raises(ValueError, match=message):
+                next(DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [SHORT], GridWatcher()))
+
+
+def test_versions_match_as_far_as_revisions_are_known() -> None:
+    own = Version("1.0", "abc")
+    for number, revision, matches in [
+        ("1.0", "abc", True), ("1.0", None, True), ("1.0", "xyz", False), ("2.0", "abc", False), (None, None, False)
+    ]:  # fmt: skip
+        other = Version(number, revision)
+        assert (other.matches(own), own.matches(other)) == (matches, matches), other
+        assert other.matches(Version("1.0")) == (number == "1.0")
+
+
+def test_a_worker_of_another_version_is_left_out_and_what_the_others_lose_is_begun_again(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfit, fit = scheduler_of(cluster).workers
+    asked = dask_workers._versions
+    monkeypatch.setattr(dask_workers, "_versions", lambda client: {**asked(client), unfit: Version("98.0")})
+    recorder = Recorder()
+    outcomes = DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [LONG, SHORT], recorder)
+    with ThreadPoolExecutor() as pool:
+        made = pool.submit(lambda: [outcome.job for outcome in outcomes if outcome.result])
+        until(lambda: is_training(LONG, tmp_path))
+        assert recorder.starts == [LONG.key]  # one worker, one job
+        assert not scheduler_of(cluster).workers[unfit].processing
+        os.kill(process_at(LONG, cluster), signal.SIGKILL)
+        assert made.result() == [LONG, SHORT]
+    assert recorder.starts == [LONG.key, LONG.key, SHORT.key]
+    assert [key for key, _ in recorder.losses] == [LONG.key]
+    assert fit not in scheduler_of(cluster).workers
+    (said,) = (text for text in recorder.reasons if "98.0" in text)
+    assert said.startswith(
+        f"Not used: the dask worker at {unfit} has singleshot 98.0, but the driver has singleshot {__version__}"
+    )
+
+
+def test_a_scheduler_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 0.5)
+    threads = threading.active_count()
+    for address, message in [
+        ("tcp://127.0.0.1:9", r"--scheduler tcp://127\.0\.0\.1:9 cannot be reached \(Timed out.*`dask scheduler`"),
+        ("nonsense", r"--scheduler nonsense cannot be reached \(missing port number"),
+        ("mail://host:1", r"cannot be reached \(unknown address scheme 'mail'"),
+        ("", "needs the address of a scheduler"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            next(DaskEngine(address, tmp_path).run(lambda: [SHORT], GridWatcher()))
+        until(lambda: threading.active_count() <= threads)
+
+
+def test_the_extra_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match=r"pip install 'singleshot\[cluster\]'"):
+        next(DaskEngine("tcp://host:8786", tmp_path).run(lambda: [SHORT], GridWatcher()))
+
+
+def test_a_grid_survives_a_killed_worker(cluster: LocalCluster, tmp_path: Path) -> None:
+    workspace, recorder = tmp_path / "runs", Recorder()
+    store, engine = ResultStore.open(tmp_path / "results"), DaskEngine(cluster.scheduler_address, workspace)
+    with ThreadPoolExecutor() as pool:
+        killed = pool.submit(kill_worker_of, DISTURBED, workspace, cluster)
+        assert run_grid(SmallGrid(), store, engine, recorder) == []
+        killed.result()
+    outcomes = [outcome.job.key for outcome in recorder.outcomes]
+    assert {key for key, _ in recorder.losses} == {DISTURBED.key}
+    assert sorted(recorder.starts) == sorted(outcomes)
+    assert_complete(store, outcomes, tmp_path / "undisturbed")
+
+    again = Recorder()
+    assert run_grid(SmallGrid(), store, engine, again) == []
+    assert again.starts == []
+
+
+def test_the_command_makes_a_figure_on_a_cluster(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"epochs": 2, "width": 0.0625, "image_size": 8}.items():
+        monkeypatch.setitem(methods._DIGITS, name, value)
+    where = ["--engine", "dask", "--scheduler", cluster.scheduler_address, "--output", str(tmp_path)]
+    main(["reproduce", "fig4", "--dataset", "digits", "--model", "resnet18", "--seeds", "1", *where, "--json"])
+    said = capsys.readouterr()
+    assert list(json.loads(said.out)) == ["fig4-digits-resnet18"]
+    assert (tmp_path / "figures" / "fig4-digits-resnet18.png").stat().st_size > 10_000
+    assert "5 of 5: digits resnet18" in said.err
+    assert "No page: the runs are on the machines of the cluster" in said.err
+    assert len(ResultStore.open(tmp_path / "results").results) == 5
+
+
+def test_a_job_that_kills_its_workers_is_given_up(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler_of(cluster), "allowed_failures", 0)
+    with ThreadPoolExecutor() as pool:
+        killed = pool.submit(kill_worker_of, LONG, tmp_path, cluster)
+        outcomes = list(DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [LONG], GridWatcher()))
+        killed.result()
+    assert [outcome.result for outcome in outcomes] == [None]
+    assert "its workers died, 1 times" in (outcomes[0].error or "")

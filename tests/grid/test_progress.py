@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from singleshot.common.files import exclusive
+from singleshot.grid.progress import estimate_seconds, progress_of
+from singleshot.grid.store import ResultStore
+from singleshot.paper.methods import job_of
+from small_grids import tiny
+
+BASE = tiny()
+
+
+def test_progress_is_read_from_disk(tmp_path: Path) -> None:
+    jobs = [job_of(BASE, method, seed=0) for method in ("baseline", "vwci", "focal")]
+    store, workspace = ResultStore(tmp_path / "results"), tmp_path / "runs"
+    assert {one.state for one in progress_of(jobs, store, workspace)} == {"waiting"}
+    store.add(jobs[0].execute(workspace))
+    jobs[1].execute(workspace)
+    found = [(one.state, one.share) for one in progress_of(jobs, store, workspace)]
+    assert found == [("done", 1.0), ("stopped", 1.0), ("waiting", 0.0)]
+    with exclusive(workspace / jobs[1].key):
+        running = progress_of(jobs, store, workspace)[1]
+    assert (running.state, running.to_dict()["title"]) == ("running", "digits resnet18, VWCI, seed 0")
+
+
+def test_estimates_are_proportional_to_the_steps() -> None:
+    short, long = job_of(BASE, "baseline", 0), job_of(replace(BASE, epochs=20, evaluate_every=20), "baseline", 0)
+    focal = job_of(BASE, "focal", 0)
+    star, vwci = job_of(BASE, "vwci_star", 0), job_of(BASE, "vwci", 0)
+    seconds = estimate_seconds([short, long, focal, star, vwci])
+    assert seconds[long.key] == pytest.approx(10 * seconds[short.key])
+    assert seconds[focal.key] == seconds[short.key]  # timed once
+    assert 0 < seconds[star.key] < seconds[vwci.key] / 4
