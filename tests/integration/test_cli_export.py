@@ -84,7 +84,10 @@ MISTAKES = [
     (["RUN", "-o", "a.onnx", "--temperature", "nan"], "temperature must be a finite number above 0, got nan"),
     (["RUN", "-o", "a.onnx", "--temperature", "warm"], "--temperature warm is neither a number nor a file"),
     (["RUN", "-o", "a.onnx", "--temperature", "text.json"], "text.json is not a saved scaling"),
-    (["RUN", "-o", "a.onnx", "--temperature", "vector.json"], "vector.json contains vector scaling, but only a temp"),
+    (
+        ["RUN", "-o", "a.onnx", "--temperature", "vector.json"],
+        "vector.json contains method 'vector', expected temperature",
+    ),
     (["RUN", "-o", "text.json/a.onnx"], "text.json/a.onnx cannot be written to"),
     (["RUN", "-o", "a.onnx", "--weights", "first"], "first"),
     (["EMPTY", "-o", "a.onnx"], "has no checkpoint yet"),

@@ -59,15 +59,9 @@ def _read_temperature(text: str) -> float:
     path = Path(text)
     if not path.is_file():
         raise ValueError(f"--temperature {text} is neither a number nor a file")
-    from singleshot.posthoc import TemperatureScaling, load_scaling
+    from singleshot.posthoc import TemperatureScaling
 
-    scaling = load_scaling(path)
-    if not isinstance(scaling, TemperatureScaling):
-        raise ValueError(
-            f"--temperature {text} contains {scaling.method} scaling, but only a temperature can be exported; "
-            "singleshot calibrate --method temperature --save-scaling writes one"
-        )
-    return scaling.temperature
+    return TemperatureScaling.load(path).temperature
 
 
 def _print(done: Exported) -> None:
