@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ import torch
 from PIL import Image
 
 import singleshot as ss
+from singleshot.cli.main import main
 from singleshot.data import load_dataset
 from singleshot.training.run import Run, read_records
 
@@ -31,17 +35,33 @@ epochs: 40
 BASE = ["train", "--recipe", "mine.yaml", "--epochs", "3"]
 
 
-def singleshot(*args: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def singleshot(*args: str | Path, cwd: Path) -> Done:
+    """Run a command in this process, which has imported torch already."""
+    output, errors, code = io.StringIO(), io.StringIO(), 0
+    before = Path.cwd()
+    os.chdir(cwd)
+    with redirect_stdout(output), redirect_stderr(errors):
+        try:
+            main(list(map(str, args)))
+        except SystemExit as exit:
+            code = int(exit.code or 0)
+        finally:
+            os.chdir(before)
+    return Done(code, output.getvalue(), errors.getvalue())
+
+
+def singleshot_process(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "singleshot", *args]
     return subprocess.run(
-        [sys.executable, "-m", "singleshot", *map(str, args)],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-        check=False,
+        command, cwd=cwd, env=environment, capture_output=True, encoding="utf-8", timeout=300, check=False
     )
 
 
@@ -50,7 +70,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a recipe file, a finished run of it in runs/base, and some digits as image files."""
     folder = tmp_path_factory.mktemp("place")
     (folder / "mine.yaml").write_text(RECIPE)
-    trained = singleshot(*BASE, "--output", "runs/base", "--tensorboard", cwd=folder)
+    trained = singleshot_process(*BASE, "--output", "runs/base", "--tensorboard", cwd=folder)
     assert trained.returncode == 0, trained.stderr
     assert "singleshot evaluate runs/base" in trained.stdout
     (folder / "trained.txt").write_text(trained.stderr)
@@ -61,7 +81,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_flag_beats_the_file_which_beats_the_preset_and_the_run_keeps_what_held(place: Path) -> None:
+def test_flags_override_the_file_which_overrides_the_preset(place: Path) -> None:
     recipe = Run.open(place / "runs" / "base").recipe
     assert recipe.epochs == 3
     assert (recipe.learning_rate, recipe.train_images, recipe.loss) == (0.03, 200, "cross_entropy")
@@ -81,10 +101,10 @@ def test_progress_is_plain_lines_and_records(place: Path) -> None:
     assert list((place / "runs" / "base" / "tensorboard").glob("events.*"))
 
 
-def test_the_same_command_again_does_no_harm_and_another_recipe_is_refused(place: Path) -> None:
+def test_the_same_command_again_changes_nothing_and_another_recipe_is_refused(place: Path) -> None:
     weights = place / "runs" / "base" / "checkpoints"
     before = {path: path.read_bytes() for path in weights.rglob("*") if path.is_file()}
-    again = singleshot(*BASE, "--output", "runs/base", cwd=place)
+    again = singleshot(*BASE, "--output", "runs/base", "--no-report", cwd=place)
     assert again.returncode == 0, again.stderr
     other = singleshot(*BASE, "--output", "runs/base", "--seed", "1", "--no-channels-last", cwd=place)
     assert other.returncode == 2
@@ -119,17 +139,16 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("args", "message"), MISTAKES)
-def test_mistakes_are_one_message_and_exit_code_2(args: list[str], message: str, place: Path) -> None:
+def test_mistakes_are_one_message_and_exit_code_2(place: Path) -> None:
     (place / "bad.yaml").write_text("epoch: 3\n")
-    refused = singleshot(*args, cwd=place)
-    assert refused.returncode == 2, refused.stderr
-    assert message in refused.stderr
-    assert "Traceback" not in refused.stderr
-    assert refused.stdout == ""
+    for args, message in MISTAKES:
+        refused = singleshot(*args, cwd=place)
+        assert refused.returncode == 2, (args, refused.stderr)
+        assert message in refused.stderr
+        assert refused.stdout == ""
 
 
-def test_evaluate_gives_the_numbers_and_the_predictions_behind_them(place: Path) -> None:
+def test_evaluate_prints_the_metrics_and_writes_the_predictions(place: Path) -> None:
     file = place / "out.npz"
     shown = singleshot(
         "evaluate",
@@ -198,10 +217,10 @@ def test_predict_classifies_files_and_folders_and_abstains(place: Path, tmp_path
     assert re.fullmatch(r"singleshot: \S+broken\.png .*; --skip-unreadable leaves it out\n", stopped.stderr)
 
 
-def test_a_trained_baseline_is_finished_with_vwci_in_the_last_fifth(place: Path) -> None:
+def test_a_trained_baseline_is_finetuned_with_vwci(place: Path) -> None:
     star = singleshot(
         *["train", "--recipe", "mine.yaml", "--epochs", "5", "--loss", "vwci", "--samples", "3"],
-        *["--start-from", "runs/base", "--last-share", "0.2", "--output", "runs/star"],
+        *["--start-from", "runs/base", "--last-share", "0.2", "--output", "runs/star", "--no-report"],
         cwd=place,
     )
     assert star.returncode == 0, star.stderr
@@ -217,14 +236,14 @@ def test_a_trained_baseline_is_finished_with_vwci_in_the_last_fifth(place: Path)
     assert 0 < moved < 0.1  # it began there and did not go far
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "predict"])
-def test_the_help_of_a_command_has_an_example(command: str, tmp_path: Path) -> None:
-    shown = singleshot(command, "--help", cwd=tmp_path)
-    assert shown.returncode == 0
-    assert f"Example: singleshot {command} " in " ".join(shown.stdout.split())
+def test_the_help_of_a_command_has_an_example(tmp_path: Path) -> None:
+    for command in ("train", "evaluate", "predict"):
+        shown = singleshot(command, "--help", cwd=tmp_path)
+        assert shown.returncode == 0
+        assert f"Example: singleshot {command} " in " ".join(shown.stdout.split())
 
 
-def test_the_help_of_train_shows_the_values_that_hold(place: Path) -> None:
+def test_the_help_of_train_shows_the_values_that_apply(place: Path) -> None:
     shown = singleshot("train", "--help", "--recipe", "mine.yaml", "--preset=paper", "--model", "vgg16", cwd=place)
     text = re.sub(r"[\s│]+", " ", shown.stdout)
     assert "--batch-size INT images per step, over all processes (default: 256)" in text
