@@ -67,7 +67,7 @@ def mutual_information(logits: Tensor) -> Tensor:
 def normalized_variance(logits: Tensor, measure: str | DisagreementMeasure = "bhattacharyya") -> Tensor:
     """The disagreement of T passes as a number in [0, 1] per example, 0 if they agree. Shape (B,).
 
-    The default is our choice: the paper's definition fits ``bhattacharyya`` and ``hellinger`` alike.
+    The default is our choice: the paper's words fit ``bhattacharyya`` and ``hellinger`` alike.
 
     Args:
         logits: (T, B, C) with T ≥ 2.
