@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -100,10 +99,14 @@ class LabelReader:
             labels = np.char.decode(labels, "utf-8")
         texts = [str(label).strip() for label in labels.tolist()]
         self._check_unambiguous(texts, location)
-        if self._meaning != "indices":
-            with suppress(KeyError):
-                return np.array([self._index[text] for text in texts], dtype=np.int64)
-        return self._parsed(texts, location)
+        indices = [None if self._meaning == "indices" else self._index.get(text) for text in texts]
+        if self._meaning != "names":
+            pairs = zip(texts, indices, strict=True)
+            indices = [self._parse_index(text) if index is None else index for text, index in pairs]
+        unknown = [row for row, index in enumerate(indices) if index is None]
+        if unknown:
+            raise ValueError(self._unknown(texts, unknown, location))
+        return np.array(indices, dtype=np.int64)
 
     def _check_unambiguous(self, labels: list[str], location: Location) -> None:
         if self._misnumbered is None:
@@ -117,32 +120,20 @@ class LabelReader:
                 "--labels-are indices (labels_are= in Python)"
             )
 
-    def _parsed(self, texts: list[str], location: Location) -> NDArray[np.int64]:
-        """Convert labels one by one, as names or indices; slow, but it can report unknown ones."""
-        indices = [self._parse(text) for text in texts]
-        unknown = [row for row, index in enumerate(indices) if index is None]
-        if not unknown:
-            return np.array(indices, dtype=np.int64)
-        first, where = texts[unknown[0]], location(unknown[0])
+    def _unknown(self, texts: list[str], rows: list[int], location: Location) -> str:
+        first, where = texts[rows[0]], location(rows[0])
         if self._meaning == "indices":
-            raise ValueError(
-                f"{self._path}: labels must be indices in [0, {self._classes}); the label in {where} is {first!r}"
-            )
+            return f"{self._path}: labels must be indices in [0, {self._classes}); the label in {where} is {first!r}"
         if not self._index:
-            raise ValueError(
+            return (
                 f"{self._path}: labels are names ({first!r} in {where}), but the classes have no names; add an array "
                 "class_names, or use integer labels"
             )
-        names = list(dict.fromkeys(repr(texts[row]) for row in unknown))
-        raise ValueError(
-            f"{self._path}: unknown labels {listed(names, 5)}, first in {where}; the classes are "
-            f"{listed(list(self._index))}"
-        )
+        names = listed(list(dict.fromkeys(repr(texts[row]) for row in rows)), 5)
+        classes = listed(list(self._index))
+        return f"{self._path}: unknown labels {names}, first in {where}; the classes are {classes}"
 
-    def _parse(self, text: str) -> int | None:
-        found = None if self._meaning == "indices" else self._index.get(text)
-        if found is not None or self._meaning == "names":
-            return found
+    def _parse_index(self, text: str) -> int | None:
         number = parse_integer(text)
         return number if number is not None and 0 <= number < self._classes else None
 
