@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def cross_entropy_loss(
-    logits: Tensor,
-    labels: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    logits: Tensor, labels: Tensor, *, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
     """L_GT = −(1/T) Σ_t log p_t(y), for logits (B, C) or (T, B, C) and labels (B,).
 

@@ -17,17 +17,6 @@ from singleshot.metrics.classwise import ClassCells
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.metrics.state import AdditiveState, Layout, Options
 
-METRIC_NAMES = (
-    "accuracy",
-    "ece",
-    "mce",
-    "rmsce",
-    "nll",
-    "brier",
-    "mean_confidence",
-    "overconfidence",
-    "underconfidence",
-)
 CLASS_SUMS = ("class_count", "class_correct", "class_probability")
 
 
@@ -100,10 +89,10 @@ class CalibrationResult:
 
     def metrics(self) -> dict[str, float]:
         """Return every metric by name; the classwise ECE only if it was requested."""
-        found = {name: float(getattr(self, name)) for name in METRIC_NAMES}
-        if self.classwise_ece is not None:
-            found["classwise_ece"] = self.classwise_ece
-        return found
+        found = {"accuracy": self.accuracy, "ece": self.ece, "mce": self.mce, "rmsce": self.rmsce, "nll": self.nll}
+        found |= {"brier": self.brier, "mean_confidence": self.mean_confidence}
+        found |= {"overconfidence": self.overconfidence, "underconfidence": self.underconfidence}
+        return found if self.classwise_ece is None else {**found, "classwise_ece": self.classwise_ece}
 
     def to_dict(self) -> dict[str, Any]:
         """Return count, metrics and bins as plain values for JSON; NaN and infinity become None."""

@@ -23,13 +23,7 @@ class VGG(nn.Module):
     """
 
     def __init__(
-        self,
-        stages: Sequence[int],
-        num_classes: int,
-        *,
-        in_channels: int = 3,
-        width: float = 1.0,
-        dropout: float = 0.5,
+        self, stages: Sequence[int], num_classes: int, *, in_channels: int = 3, width: float = 1.0, dropout: float = 0.5
     ) -> None:
         super().__init__()
         check_network(num_classes, in_channels, width, dropout=dropout, stages=min(stages, default=0))
