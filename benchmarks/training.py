@@ -1,9 +1,9 @@
-"""What a training run spends besides the network: augmentation, loading, memory; and how long an epoch takes.
+"""Cost of training besides the network: augmentation, loading and memory; and the time of an epoch.
 
     make bench          or          python benchmarks/training.py [--rounds 15] [--data-root DIR] [--no-memory]
 
-One thread. The pipeline is compared with the naive way, one image after another, in the same interleaved run. CIFAR-100
-is taken from the data root where it is; else random pixels stand in for it, in its publisher's layout.
+Uses one thread. The pipeline is compared with a naive one, image by image, in the same interleaved run. CIFAR-100 is
+read from the data root; without it, random pixels in its publisher's layout are used instead.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
-os.environ["MALLOC_ARENA_MAX"] = "1"  # so that the memory seen is the memory used
+os.environ["MALLOC_ARENA_MAX"] = "1"  # so that measured memory is memory in use
 
 import argparse
 import json
@@ -36,7 +36,7 @@ from singleshot.training.step import Stepper, objective_of
 
 BATCH = 128
 NETWORKS = ("vgg16", "resnet18")
-IMAGES = 45_000  # of CIFAR-100, with a tenth held out, as the small recipes do
+IMAGES = 45_000  # of CIFAR-100, a tenth being held out as in the small preset
 MEAN, STD = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 
 
@@ -46,7 +46,7 @@ def one_batch(part: Images, index: Tensor, normalization: Normalization, generat
 
 
 def one_image_after_another(part: Images, index: Tensor, generator: torch.Generator) -> Tensor:
-    """As data sets are usually read: a float image, padded, cropped, flipped and normalized; then all stacked."""
+    """The usual pipeline: each image is padded, cropped, flipped and normalized as floats, then all are stacked."""
     mean, std = torch.tensor(MEAN).view(3, 1, 1), torch.tensor(STD).view(3, 1, 1)
     images = []
     for position in index.tolist():
@@ -103,7 +103,7 @@ def seconds_of_step(network: str, loss: LossName, batch: int, rounds: int) -> fl
         started.append(time.perf_counter())
         stepper.advance(images, labels, objective, 0.1)
     started.append(time.perf_counter())
-    return (started[-1] - started[2]) / rounds  # a mean: what a stochastic-depth step costs depends on its coins
+    return (started[-1] - started[2]) / rounds  # a mean: the cost of a step depends on the blocks that are dropped
 
 
 def time_epochs(rounds: int) -> None:
@@ -143,7 +143,7 @@ def resident():
 def recipe(dataset, **options):
     return replace(preset("small", model="vgg16", dataset=dataset), epochs=1, loss="vwci", **options)
 root, work = map(Path, sys.argv[1:])
-# A small run first: libraries are loaded, code is paged in.
+# A small run first, to load libraries and code.
 train(recipe("digits", width=0.03125, train_images=16, batch_size=16), work / "warm-up")
 before = resident()
 train(recipe("cifar100", validation=0.0), work / "run", data_root=root)
@@ -152,7 +152,7 @@ print(json.dumps({"before": before, "peak": resource.getrusage(resource.RUSAGE_S
 
 
 def compare_memory(root: Path) -> None:
-    """A whole epoch, so that every image is touched: peak of the process above what its libraries take."""
+    """Measure the peak memory of a whole epoch, without that of the libraries."""
     recipe = _recipe("vgg16", "vwci")
     stepper, objective = stepper_for(recipe), objective_of(recipe)
     images, labels = torch.randn(BATCH, 3, 32, 32), torch.randint(0, 100, (BATCH,))
@@ -175,7 +175,7 @@ def compare_memory(root: Path) -> None:
 
 
 def stand_in(root: Path) -> None:
-    """CIFAR-100's layout, with random pixels."""
+    """Write random pixels in the layout of CIFAR-100."""
     generator = np.random.default_rng(0)
     folder = root / "cifar-100-binary"
     folder.mkdir(parents=True)
@@ -190,7 +190,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--data-root", type=Path)
-    parser.add_argument("--no-memory", action="store_true", help="leave out the memory of a whole epoch, a minute")
+    parser.add_argument("--no-memory", action="store_true", help="skip the memory of an epoch, which takes a minute")
     args = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -24,9 +24,9 @@ def read_recipe_values(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read as YAML: {error}") from None
     if content is None:
         return {}
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold lines such as `epochs: 30`, got a {type(content).__name__}")
-    return checked_values(content, source=str(path))
+    if isinstance(content, dict):
+        return checked_values(content, source=str(path))
+    raise ValueError(f"{path} must hold lines such as `epochs: 30`, got a {type(content).__name__}")
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
