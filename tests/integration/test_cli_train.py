@@ -108,7 +108,7 @@ def test_the_same_command_again_changes_nothing_and_another_recipe_is_refused(pl
     assert again.returncode == 0, again.stderr
     other = singleshot(*BASE, "--output", "runs/base", "--seed", "1", "--no-channels-last", cwd=place)
     assert other.returncode == 2
-    assert "runs/base holds another run: its seed is 0, not 1; its channels_last is True, not False" in other.stderr
+    assert "runs/base holds another run: seed is 0, not 1; channels_last is True, not False" in other.stderr
     assert "train --resume runs/base" in other.stderr
     assert {path: path.read_bytes() for path in weights.rglob("*") if path.is_file()} == before
 
@@ -123,7 +123,7 @@ MISTAKES = [
     (["train", "--samples", "1"], "samples must lie in [2, 1000] for vwci, got 1 (--samples, or samples in a recipe"),
     (["train", "--checkpoint-seconds", "nan"], "--checkpoint-seconds must be at least 0, got nan"),
     (["train", "--resume", "nowhere"], "nowhere is not a run"),
-    (["train", "--resume", "runs/base", "--epochs", "9"], "uses the recipe of that run, but its epochs is 3, not 9"),
+    (["train", "--resume", "runs/base", "--epochs", "9"], "uses the recipe of that run, where epochs is 3, not 9"),
     (["train", "--resume", "runs/base", "--recipe", "mine.yaml"], "leave out --recipe"),
     (["train", "--resume", "runs/base", "--output", "x"], "leave out --output x"),
     (["train", "--recipe", "mine.yaml", "--device", "abacus", "--output", "x"], "device='abacus' is not available"),

@@ -186,7 +186,7 @@ def test_the_normalization_is_that_of_the_training_images(run: Run) -> None:
 def test_differences_name_the_field_and_both_values() -> None:
     assert recipe_differences(TINY, TINY) == []
     other = replace(TINY, epochs=3, loss="ci")
-    assert recipe_differences(TINY, other) == ["its loss is 'vwci', not 'ci'", "its epochs is 300, not 3"]
+    assert recipe_differences(TINY, other) == ["loss is 'vwci', not 'ci'", "epochs is 300, not 3"]
 
 
 def step(number: int, **values: Any) -> Record:

@@ -151,7 +151,7 @@ def _check_resume(resume: Path, args: Sequence[str], output: Path | None, recipe
 
     differences = recipe_differences(stored, recipe)
     if differences:
-        raise ValueError(f"--resume {resume} uses the recipe of that run, but {'; '.join(differences)}")
+        raise ValueError(f"--resume {resume} uses the recipe of that run, where {'; '.join(differences)}")
     for flag in ("--recipe", "--preset"):
         if _value(args, flag) is not None:
             raise ValueError(f"--resume {resume} uses the recipe of that run; leave out {flag}")

@@ -164,7 +164,7 @@ class Run:
 def recipe_differences(stored: Recipe, given: Recipe) -> list[str]:
     """Describe the fields in which two recipes differ."""
     return [
-        f"its {field.name} is {getattr(stored, field.name)!r}, not {getattr(given, field.name)!r}"
+        f"{field.name} is {getattr(stored, field.name)!r}, not {getattr(given, field.name)!r}"
         for field in fields(Recipe)
         if getattr(stored, field.name) != getattr(given, field.name)
     ]
