@@ -89,7 +89,7 @@ def is_free(folder: Path) -> bool:
         return False
 
 
-def test_closing_stops_what_is_training(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_closing_cancels_running_jobs(cluster: LocalCluster, tmp_path: Path) -> None:
     outcomes = DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [ENDLESS, SHORT], GridWatcher())
     assert next(outcomes).job == SHORT
     until(lambda: is_training(ENDLESS, tmp_path))
@@ -121,7 +121,7 @@ class Saboteur(Recorder):
         self.empty.close()
 
 
-def test_a_scheduler_that_goes_is_one_message(
+def test_a_lost_scheduler_is_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 0.5)
@@ -132,7 +132,7 @@ def test_a_scheduler_that_goes_is_one_message(
     assert logging.getLogger("distributed.client").isEnabledFor(logging.ERROR)
 
 
-def test_a_cluster_without_workers_is_waited_for_and_it_is_said(tmp_path: Path) -> None:
+def test_the_engine_waits_for_workers_and_reports_it(tmp_path: Path) -> None:
     folder = str(tmp_path / "dask")
     with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0", local_directory=folder) as empty:
         watcher = Impatient(empty)
@@ -141,7 +141,7 @@ def test_a_cluster_without_workers_is_waited_for_and_it_is_said(tmp_path: Path) 
         assert watcher.reasons == [f"Waiting for a worker: start one with `dask worker {empty.scheduler_address}`"]
 
 
-def test_a_job_that_fails_says_why_and_the_others_go_on(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_failed_job_does_not_stop_the_others(cluster: LocalCluster, tmp_path: Path) -> None:
     wrong, recorder = failing_job(tmp_path), Recorder()
     engine = DaskEngine(cluster.scheduler_address, tmp_path / "runs")
     outcomes = {outcome.job.key: outcome for outcome in engine.run(lambda: [wrong, SHORT], recorder)}
@@ -151,7 +151,7 @@ def test_a_job_that_fails_says_why_and_the_others_go_on(cluster: LocalCluster, t
     assert outcomes[SHORT.key].result is not None
 
 
-def test_a_run_that_another_process_still_holds_is_waited_for(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_run_held_by_another_process_is_waited_for(cluster: LocalCluster, tmp_path: Path) -> None:
     with ThreadPoolExecutor() as pool:
         with exclusive(tmp_path / SHORT.key):  # as a worker does that lost its connection but lives
             made = pool.submit(
@@ -201,7 +201,7 @@ def test_versions_match_as_far_as_revisions_are_known() -> None:
         assert other.matches(Version("1.0")) == (number == "1.0")
 
 
-def test_a_worker_of_another_version_is_left_out_and_what_the_others_lose_is_begun_again(
+def test_a_worker_of_another_version_is_not_used_and_lost_jobs_are_restarted(
     cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unfit, fit = scheduler_of(cluster).workers
@@ -239,7 +239,7 @@ def test_a_scheduler_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.
         until(lambda: threading.active_count() <= threads)
 
 
-def test_the_extra_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ValueError, match=r"pip install 'singleshot\[cluster\]'"):
         next(DaskEngine("tcp://host:8786", tmp_path).run(lambda: [SHORT], GridWatcher()))
@@ -277,7 +277,7 @@ def test_the_command_makes_a_figure_on_a_cluster(
     assert len(ResultStore.open(tmp_path / "results").results) == 5
 
 
-def test_a_job_that_kills_its_workers_is_given_up(
+def test_a_job_that_kills_its_workers_fails(
     cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler_of(cluster), "allowed_failures", 0)

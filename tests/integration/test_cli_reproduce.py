@@ -16,10 +16,10 @@ import pytest
 from fake_results import BASE, fake, full_store
 from singleshot.cli.main import main
 from singleshot.grid.store import ResultStore
+from singleshot.paper import methods
 from singleshot.paper.methods import base_recipe, job_of
 from singleshot.training.run import INFO
 
-COMMAND = [sys.executable, "-m", "singleshot", "reproduce"]
 DIGITS = ["--dataset", "digits", "--model", "resnet18", "--seeds", "1", "--jobs", "1"]
 
 
@@ -30,52 +30,51 @@ def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
 
 
-def reproduce(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run(*COMMAND, *args, cwd=cwd)
+def test_a_figure_is_planned_made_and_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"epochs": 2, "width": 0.0625, "image_size": 8}.items():
+        monkeypatch.setitem(methods._DIGITS, name, value)
 
+    def reproduce(*args: str) -> tuple[str, str]:
+        main(["reproduce", *args])
+        return capsys.readouterr()
 
-def test_a_figure_is_planned_made_and_not_repeated(tmp_path: Path) -> None:
-    planned = reproduce("fig2", *DIGITS, "--dry-run", cwd=tmp_path)
-    assert planned.returncode == 0, planned.stderr
-    assert "digits resnet18, Baseline, seed 0" in planned.stdout
-    assert "1 runs, 1 to do: about" in planned.stdout
-    assert "label smoothing" not in planned.stdout
+    planned, _ = reproduce("fig2", *DIGITS, "--dry-run")
+    assert "digits resnet18, Baseline, seed 0" in planned
+    assert "1 runs, 1 to do: about" in planned
+    assert "label smoothing" not in planned
     assert not (tmp_path / "reproduce").exists()
 
-    made = reproduce("fig2", *DIGITS, "--json", cwd=tmp_path)
-    assert made.returncode == 0, made.stderr
-    assert "1 of 1: digits resnet18, Baseline, seed 0: accuracy" in made.stderr
-    numbers = json.loads(made.stdout)
+    made, messages = reproduce("fig2", *DIGITS, "--json")
+    assert "1 of 1: digits resnet18, Baseline, seed 0: accuracy" in messages
+    numbers = json.loads(made)
     assert list(numbers) == ["fig2-digits-resnet18"]
     folder = tmp_path / "reproduce"
     assert (folder / "figures" / "fig2-digits-resnet18.png").stat().st_size > 10_000
     assert json.loads((folder / "figures" / "fig2-digits-resnet18.json").read_text()) == numbers["fig2-digits-resnet18"]
-    assert f"The page: {Path('reproduce') / 'report.html'}" in made.stderr
+    assert f"The page: {Path('reproduce') / 'report.html'}" in messages
     assert "Baseline" in (folder / "report.html").read_text(encoding="utf-8")
     (result,) = (folder / "results").rglob("*.json")
     written = result.stat().st_mtime_ns
 
-    again = reproduce("fig2", *DIGITS, "--json", cwd=tmp_path)
-    assert "1 of 1 runs were already finished" in again.stderr
-    assert again.stdout == made.stdout
-    assert f"The page: {Path('reproduce') / 'report.html'}" in again.stderr
+    again, messages = reproduce("fig2", *DIGITS, "--json")
+    assert "1 of 1 runs were already finished" in messages
+    assert again == made
+    assert f"The page: {Path('reproduce') / 'report.html'}" in messages
     assert result.stat().st_mtime_ns == written
 
-    status = reproduce("status", cwd=tmp_path)
-    assert (status.returncode, status.stdout.splitlines()[-1]) == (0, "1 done of 1 runs")
-    as_json = json.loads(reproduce("status", "--json", cwd=tmp_path).stdout)
-    assert (as_json["states"], as_json["runs"][0]["state"]) == ({"done": 1}, "done")
-    planned_again = json.loads(reproduce("fig2", *DIGITS, "--dry-run", "--json", cwd=tmp_path).stdout)
-    assert (planned_again["seconds"], planned_again["runs"][0]["done"]) == (0, True)
+    assert reproduce("status")[0].splitlines()[-1] == "1 done of 1 runs"
+    status = json.loads(reproduce("status", "--json")[0])
+    assert (status["states"], status["runs"][0]["state"]) == ({"done": 1}, "done")
+    plan = json.loads(reproduce("fig2", *DIGITS, "--dry-run", "--json")[0])
+    assert (plan["seconds"], plan["runs"][0]["done"]) == (0, True)
 
-    other = folder / "results" / "other.json"
-    other.write_text('{"format": "singleshot.result/99"}')
-    skipped = reproduce("fig2", *DIGITS, cwd=tmp_path)
-    assert skipped.returncode == 0
-    assert (
-        f"Skipped {Path('reproduce') / 'results' / 'other.json'}: its format is 'singleshot.result/99'"
-        in skipped.stderr
-    )
+    (folder / "results" / "other.json").write_text('{"format": "singleshot.result/99"}')
+    _, messages = reproduce("fig2", *DIGITS)
+    skipped = Path("reproduce") / "results" / "other.json"
+    assert f"Skipped {skipped}: its format is 'singleshot.result/99'" in messages
 
 
 SMALLER = """
@@ -85,7 +84,7 @@ from singleshot.paper import methods
 methods._DIGITS.update(width=0.0625, epochs=4, image_size=8)
 main()
 """
-TABLE = [sys.executable, "-c", SMALLER, "reproduce"]
+SMALL_RUNS = [sys.executable, "-c", SMALLER, "reproduce"]
 """The command with runs that take a second."""
 
 
@@ -95,16 +94,16 @@ def finished(folder: Path) -> dict[str, bytes]:
 
 
 def test_an_interrupted_grid_is_resumed(tmp_path: Path) -> None:
-    table = [*TABLE, "table3", *DIGITS]
-    process = subprocess.Popen(table, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    command = [*SMALL_RUNS, "fig4", *DIGITS]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
     results = tmp_path / "reproduce" / "results"
     deadline = time.monotonic() + 120
     while len(finished(results)) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGSTOP)  # in the middle, however long the next lines take
-    second = run(*table, cwd=tmp_path)
+    os.killpg(process.pid, signal.SIGSTOP)  # while the next commands run
+    second = run(*command, cwd=tmp_path)
     assert (second.returncode, "is in use by another singleshot process" in second.stderr) == (2, True)
-    status = json.loads(run(*TABLE, "status", "--json", cwd=tmp_path).stdout)
+    status = json.loads(run(*SMALL_RUNS, "status", "--json", cwd=tmp_path).stdout)
     assert status["states"]["done"] >= 2
     assert status["states"]["waiting"] >= 1
     for number in (signal.SIGINT, signal.SIGCONT):
@@ -114,21 +113,18 @@ def test_an_interrupted_grid_is_resumed(tmp_path: Path) -> None:
     assert "interrupted; repeat the command to resume" in errors
     assert "Traceback" not in errors
     kept = finished(results)
-    assert 2 <= len(kept) < 18
+    assert 2 <= len(kept) < 5
 
-    continued = run(*table, cwd=tmp_path)
-    assert continued.returncode == 0, continued.stderr
-    assert f"{len(kept)} of " in continued.stderr
+    resumed = run(*command, cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"{len(kept)} of " in resumed.stderr
     whole = finished(results)
-    assert len(whole) == 18
+    assert len(whole) == 5
     assert {name: whole[name] for name in kept} == kept
-    made = re.findall(r"^\d+ of \d+: (.*): accuracy", continued.stderr, re.MULTILINE)
-    assert len(made) == len(set(made)) == 18 - len(kept)  # nothing that was finished is made again
+    made = re.findall(r"^\d+ of \d+: (.*): accuracy", resumed.stderr, re.MULTILINE)
+    assert len(made) == len(set(made)) == 5 - len(kept)  # finished runs are not repeated
     assert not {*made} & {*re.findall(r"^\d+ of \d+: (.*): accuracy", errors, re.MULTILINE)}
-    tables = {path.suffix: path.read_text(encoding="utf-8") for path in (tmp_path / "reproduce" / "tables").iterdir()}
-    assert set(tables) == {".txt", ".md", ".tex", ".csv"}
-    assert all("VWCI" in text or "vwci" in text for text in tables.values())
-    assert "VWCI*" in continued.stdout
+    assert (tmp_path / "reproduce" / "figures" / "fig4-digits-resnet18.png").exists()
     assert (tmp_path / "reproduce" / "report.html").exists()
 
 
@@ -141,7 +137,9 @@ def test_finished_results_need_no_images(tmp_path: Path, capsys: pytest.CaptureF
     said = capsys.readouterr()
     assert "VWCI*" in said.out
     assert "has no finished run of it" in said.err
-    assert (tmp_path / "tables" / "table3-cifar100-resnet18.md").exists()
+    tables = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "tables").iterdir()}
+    assert set(tables) == {f"table3-cifar100-resnet18{suffix}" for suffix in (".txt", ".md", ".tex", ".csv")}
+    assert all("VWCI" in text or "vwci" in text for text in tables.values())
 
     store.paths[job_of(BASE, "focal", 0).key].unlink()
     with pytest.raises(SystemExit):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from singleshot.common.checks import check_size
+from singleshot.common.text import jsonable
 from singleshot.grid.job import Result
 from singleshot.grid.store import ResultStore
 from singleshot.metrics import CalibrationResult, VarianceHistogram
@@ -139,9 +140,7 @@ def variance_numbers(network: NetworkRuns) -> dict[str, Any]:
     bins = None if runs is None else runs.variance()
     if runs is None or bins is None:
         return {}
-    # Empty bins have NaN for accuracy and score.
-    lists = {name: [x if math.isfinite(x) else None for x in values.tolist()] for name, values in vars(bins).items()}
-    return {"seeds": len(runs.results), "bins": lists}
+    return {"seeds": len(runs.results), "bins": jsonable(bins)}
 
 
 def passes_numbers(network: NetworkRuns) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The two ways the paper fits a temperature, its Table 2."""
+"""The two protocols of Table 2 for fitting a temperature."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ HELD_OUT = 0.1
 
 
 def temperature_case1(train_logits: Tensor, train_labels: Tensor) -> TemperatureScaling:
-    """Case 1: the temperature of a model fitted on the very examples (N, C) the model was trained on.
+    """Case 1: fit the temperature on the training examples (N, C) of the model.
 
-    It costs no data, but a network is more often right there than elsewhere, so the temperature comes out too low;
-    where it is right everywhere there is none, and a bound is returned with a warning.
+    The temperature is too low, because the accuracy is higher on training examples. If all of them are classified
+    correctly, no temperature is optimal; a bound is returned with a warning.
     """
     return TemperatureScaling.fit(train_logits, train_labels)
 
 
 def temperature_case2(logits: Tensor, labels: Tensor, held_out: Any = None) -> TemperatureScaling:
-    """Case 2: the temperature of a model trained on 90 % of the examples, fitted on its logits for the other 10 %.
+    """Case 2: train on 90 % of the examples and fit the temperature on the other 10 %.
 
-    ``logits`` (N, C) and ``labels`` (N,) are those of all training examples, and ``held_out`` the positions of those
-    the model was not trained on; if left out, those that ``case2_split(labels)`` gives.
+    ``logits`` (N, C) and ``labels`` (N,) are those of all training examples. ``held_out`` holds the positions of the
+    examples that the model was not trained on; by default those of ``case2_split(labels)``.
 
     >>> import torch
     >>> labels = torch.arange(100) % 5
-    >>> train, held_out = case2_split(labels)  # train a model on the first; then, with its logits for all,
+    >>> train, held_out = case2_split(labels)  # train a model on the first
     >>> logits = torch.randn(100, 5, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(5)[labels]
     >>> scaling = temperature_case2(logits, labels, held_out)
     """
@@ -42,10 +42,10 @@ def temperature_case2(logits: Tensor, labels: Tensor, held_out: Any = None) -> T
 
 
 def _positions(held_out: Any, examples: int) -> Tensor:
-    """Distinct positions in [0, examples), some but not all of them, or an error."""
+    """Return distinct positions in [0, examples), at least one and not all."""
     found = as_tensor(held_out, "held_out")
     if found.ndim != 1 or found.is_floating_point() or found.dtype == torch.bool:
-        raise ValueError(f"held_out must be a list of positions, got {found.dtype} of shape {tuple(found.shape)}")
+        raise TypeError(f"held_out must be a list of positions, got {found.dtype} of shape {tuple(found.shape)}")
     found = found.long().cpu()
     outside = found[(found < 0) | (found >= examples)]
     if len(outside):
@@ -56,7 +56,7 @@ def _positions(held_out: Any, examples: int) -> Tensor:
 
 
 def case2_split(labels: Any, *, held_out: float = HELD_OUT) -> tuple[Tensor, Tensor]:
-    """Positions of the examples to train on and of those to hold out, the same every time, all classes in proportion.
+    """Return the positions of the examples to train on and to hold out: deterministic and stratified by class.
 
     >>> train, held_out = case2_split([0, 1] * 50)
     >>> len(train), len(held_out)

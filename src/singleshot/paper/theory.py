@@ -1,8 +1,8 @@
-"""The Bayesian reading of training with noise: what weight decay has to do with a posterior over weights.
+"""The Bayesian interpretation of training with noise: weight decay as a prior over weights.
 
-A layer that is kept with probability e and dropped otherwise has, in the variational view, the posterior
-q = e N(θ, σ²I) + (1 − e) N(0, σ²I) over its weights. Training with cross-entropy and weight decay then minimises a
-bound on the evidence, whose penalty is KL(q ‖ prior).
+A layer that is kept with probability e has the variational posterior q = e N(θ, σ²I) + (1 − e) N(0, σ²I) over its
+weights. Training with cross-entropy and weight decay maximises a lower bound on the evidence, with penalty
+KL(q ‖ prior).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ def mixture_kl(means: Tensor, mixture: Tensor, *, sigma: float, prior_std: float
 
     ½ Σ_i e_i ‖θ_i‖² / s² + (D/2) (σ²/s² − 1 − log(σ²/s²)) − H(e)
 
-    The entropy of a mixture is at most that of its parts plus H(e), so this is a lower bound, off by at most H(e) and
-    exact once the components are a few σ apart. Weights of many dimensions usually are: ‖θ‖ grows with √D.
+    The entropy of a mixture is at most that of its components plus H(e), so this is a lower bound with an error of at
+    most H(e). It is exact if the components are a few σ apart, as for weights of many dimensions: ‖θ‖ grows with √D.
 
     Args:
-        means: (K, D), the centre θ_i of each component.
+        means: (K, D), the mean θ_i of each component.
         mixture: (K,), the probabilities e_i.
-        sigma: the standard deviation σ of every component.
-        prior_std: the standard deviation s of the prior.
+        sigma: standard deviation σ of every component.
+        prior_std: standard deviation s of the prior.
 
     >>> one_gaussian = mixture_kl(torch.tensor([[3.0, 4.0]]), torch.tensor([1.0]), sigma=1.0)
     >>> one_gaussian  # ½ ‖θ‖²
@@ -45,11 +45,11 @@ def mixture_kl(means: Tensor, mixture: Tensor, *, sigma: float, prior_std: float
 
 
 def weight_decay_of_prior(survival: float, examples: int, prior_std: float = 1.0) -> float:
-    """The ``weight_decay`` of SGD under which cross-entropy training maximises the evidence bound: e / (N s²).
+    """Return the ``weight_decay`` of SGD with which cross-entropy training maximises the evidence bound: e / (N s²).
 
-    Per example the bound's penalty is KL / N. Only e ‖θ‖² / (2 s²) of the KL depends on θ (the dropped component sits
-    at 0), and its gradient, e θ / (N s²), is what an optimizer adds for a weight decay of e / (N s²). The paper writes
-    the penalty as λ ‖θ‖², so its λ is half of this.
+    The penalty per example is KL / N. Only the term e ‖θ‖² / (2 s²) of the KL depends on θ, because the mean of the
+    dropped component is 0. Its gradient e θ / (N s²) is that of a weight decay of e / (N s²). The paper writes the
+    penalty as λ ‖θ‖², so its λ is half of this.
 
     >>> weight_decay_of_prior(survival=0.5, examples=50_000)
     1e-05
@@ -61,7 +61,7 @@ def weight_decay_of_prior(survival: float, examples: int, prior_std: float = 1.0
 
 
 def prior_of_weight_decay(weight_decay: float, survival: float, examples: int) -> float:
-    """The prior's standard deviation that a ``weight_decay`` stands for: the inverse of `weight_decay_of_prior`.
+    """Return the standard deviation of the prior for a ``weight_decay``: the inverse of `weight_decay_of_prior`.
 
     >>> round(prior_of_weight_decay(0.001, survival=0.5, examples=50_000), 12)
     0.1
