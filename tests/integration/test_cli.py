@@ -120,7 +120,7 @@ def test_quickstart_is_interrupted_resumed_and_restarted(tmp_path: Path) -> None
     assert (output / "reliability.png").stat().st_size > 10_000
     assert len(results()) == 6
     assert kept.items() <= results().items()
-    about = r"seed 0: 899 examples, 10 classes, logits; \d\d\.\d % (right|correct|accuracy)"
+    about = r"seed 0: 899 examples, 10 classes, logits; accuracy \d\d\.\d %; 95 % intervals from 1,000 resamples"
     assert re.search(about, (output / "report.html").read_text(encoding="utf-8"))
     assert len(list((output / "predictions").rglob("*.npz"))) == 6
 
