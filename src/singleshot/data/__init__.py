@@ -1,8 +1,6 @@
-"""Datasets as uint8 tensors, in memory or memory-mapped.
-
-Names are listed in ``__init__.pyi`` and loaded on first use, so that the command line can list datasets without torch.
-"""
+"""Datasets as uint8 tensors, in memory or memory-mapped."""
 
 import lazy_loader
 
+# Names are listed in __init__.pyi and imported on first use, so that the command line starts without torch.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
