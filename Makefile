@@ -1,14 +1,16 @@
-# make quickstart   set up, then compare an overconfident net with calibrated ones (a minute)
-# make test         set up, then every test
+# make quickstart   install, then compare an overconfident network with calibrated ones (a minute)
+# make test         install, then run every test; a skipped test prints what it needs
+# make lint         check style, types and the direction of imports
+# make bench        run every benchmark (a quarter of an hour)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Every install, a package's own build included, takes the pinned versions. (Relative: a path may hold a space.)
+# Every installation, including the builds of packages, uses the pinned versions. (Relative: a path may contain a space.)
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# One thread per process: two OpenMP teams on two cores get in each other's way.
+# One thread per process: two OpenMP teams on two cores slow each other down.
 export OMP_NUM_THREADS := 1
 
 .PHONY: quickstart test lint bench docs results clean
@@ -35,11 +37,11 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/evaluate_file.py
 	$(BIN)/python benchmarks/report_page.py
 
-# Puts the quickstart's table and picture into the README, from results/quickstart; measures what is not there yet.
+# Update the table and the picture of the quickstart in the README from results/quickstart; missing runs are made first.
 docs: $(VENV)/.base
 	$(BIN)/python docs/build.py
 
-# Puts what was measured, results/runs, into docs/results.md and the README; trains nothing.
+# Update the tables and figures in docs/results.md and the README from results/runs; nothing is trained.
 results: $(VENV)/.base
 	$(BIN)/python docs/build_results.py
 

@@ -1,4 +1,4 @@
-"""docs/build_results.py: what stands between the marks of a page is made from the stored runs, and nothing else is."""
+"""docs/build_results.py generates the text between the marks of a page from the stored runs and keeps the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIGURE = "<!-- results: figure 2 cifar100 resnet18 vgg16 -->\nold\n<!-- end of r
 
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script, with a folder of its own for pictures."""
+    """The script, with a temporary folder for pictures."""
     module = script()
     monkeypatch.setattr(module, "IMAGES", tmp_path / "docs" / "images")
     return module
@@ -46,7 +46,7 @@ def test_the_pages_agree_with_the_stored_runs() -> None:
         assert module.page_with_results(text, store, path.parent) == text, "run `make results`"
 
 
-def test_what_is_between_marks_is_replaced_and_the_rest_kept(build: ModuleType) -> None:
+def test_text_between_marks_is_replaced(build: ModuleType) -> None:
     page = "Before\n<!-- results: table 1 cifar100 resnet18 -->\nold\n<!-- end of results -->\nbetween\n" + VERSUS
     made = build.page_with_results(page, full_store("table1"), DOCS)
     assert made.startswith("Before\n<!-- results: table 1 cifar100 resnet18 -->\n**Table 1 of the paper")
@@ -57,7 +57,7 @@ def test_what_is_between_marks_is_replaced_and_the_rest_kept(build: ModuleType) 
     assert build.page_with_results("no mark", store_of(), DOCS) == "no mark"
 
 
-def test_differences_are_with_all_others_that_have_runs(build: ModuleType) -> None:
+def test_differences_to_every_method_with_runs(build: ModuleType) -> None:
     lines = build.page_with_results(VERSUS, full_store("table1"), DOCS).splitlines()[3:-1]
     titles = [line.split(" | ")[0].removeprefix("| ") for line in lines]
     unknown = "temperature scaling, case 2"  # table 1 needs no runs on 90 % of the images
@@ -66,7 +66,7 @@ def test_differences_are_with_all_others_that_have_runs(build: ModuleType) -> No
     assert all(line.endswith(" | 3 |") for line in lines)
 
 
-def test_the_headline_has_a_row_per_method_and_says_how_many_seeds(build: ModuleType) -> None:
+def test_headline_has_a_row_per_method_and_the_number_of_seeds(build: ModuleType) -> None:
     page = "<!-- results: headline cifar100 resnet18 vgg16 -->\n<!-- end of results -->\n"
     runs = [fake(BASE, method, seed) for method in ("baseline", "vwci") for seed in (0, 1)]
     head, _, *rows, empty, seeds, _ = build.page_with_results(page, store_of(*runs), DOCS).splitlines()[1:]
@@ -82,7 +82,7 @@ def test_the_headline_has_a_row_per_method_and_says_how_many_seeds(build: Module
     assert rows[1] == "| the same, T = 5 passes " + "| — " * 8 + "|"
 
 
-def test_measures_are_ordered_by_their_mean_nll_with_all_networks(build: ModuleType) -> None:
+def test_measures_are_sorted_by_mean_nll_over_common_networks(build: ModuleType) -> None:
     row = {"seed": 0, "ece": 0.25}
     rows = [
         {**row, "model": model, "method": method, "nll": nll}
@@ -97,13 +97,13 @@ def test_measures_are_ordered_by_their_mean_nll_with_all_networks(build: ModuleT
         "| Baseline | 0.250 / 2.000 (1) | 0.250 / 2.000 (1) |",
         "| VWCI | 0.250 / 3.000 (1) | 0.250 / 3.500 (2) |",
     ]
-    made = build._validated(rows[1:], column="model").splitlines()  # what one network lacks does not decide the order
+    made = build._validated(rows[1:], column="model").splitlines()  # networks without this method do not affect the order
     assert made[0] == "| | vgg16 | resnet18 |"
     assert made[-1] == "| VWCI | 0.250 / 3.000 (1) | — |"
     assert len(build._validated([rows[0], rows[3]], column="model").splitlines()) == 4
 
 
-def test_one_seed_has_no_interval_and_missing_strengths_are_said(build: ModuleType) -> None:
+def test_one_seed_has_no_interval_and_missing_betas_are_counted(build: ModuleType) -> None:
     runs = [fake(BASE, method, 0) for method in ("vwci", *CI[:2])]
     mean, oracle = build.page_with_results(VERSUS, store_of(*runs), DOCS).splitlines()[3:-1]
     assert mean.startswith("| CI, mean over β (2 of 5 β) | ")
@@ -140,7 +140,7 @@ def test_a_mark_without_its_end_is_refused(build: ModuleType) -> None:
             build.draw(page, store_of())
 
 
-def test_pictures_are_linked_from_where_the_page_lies(build: ModuleType, tmp_path: Path) -> None:
+def test_pictures_are_linked_relative_to_the_page(build: ModuleType, tmp_path: Path) -> None:
     picture = tmp_path / "docs" / "images" / "fig2-cifar100-resnet18-vgg16.png"
     assert "*Figure 2 has no runs yet.*" in build.page_with_results(FIGURE, store_of(), tmp_path)
     picture.parent.mkdir(parents=True)
@@ -151,7 +151,7 @@ def test_pictures_are_linked_from_where_the_page_lies(build: ModuleType, tmp_pat
     )
 
 
-def test_a_picture_whose_runs_are_gone_goes_as_well(
+def test_picture_without_runs_is_deleted(
     build: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture = tmp_path / "docs" / "images" / "fig5-cifar100-resnet18.png"

@@ -16,7 +16,8 @@ from small_publications import cifar100_files, mnist_files, publish, tiny_imagen
 
 REAL = Path(os.environ.get("SINGLESHOT_TEST_DATA", ""))
 needs_real_data = pytest.mark.skipif(
-    not os.environ.get("SINGLESHOT_TEST_DATA"), reason="SINGLESHOT_TEST_DATA is not set"
+    not os.environ.get("SINGLESHOT_TEST_DATA"),
+    reason="set SINGLESHOT_TEST_DATA to a folder filled by `singleshot data fetch` to test the real data sets",
 )
 
 

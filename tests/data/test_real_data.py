@@ -19,7 +19,7 @@ ROOT = os.environ.get("SINGLESHOT_TEST_DATA")
 @pytest.fixture(scope="module")
 def root() -> Path:
     if not ROOT:
-        pytest.skip("SINGLESHOT_TEST_DATA is not set")
+        pytest.skip("set SINGLESHOT_TEST_DATA to a folder filled by `singleshot data fetch` to test the real data sets")
     return Path(ROOT)
 
 
@@ -30,7 +30,7 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(name: str, folder: str, root: Path, cache: Path) -> Dataset:
     if not (root / folder).is_dir():
-        pytest.skip(f"{root / folder} does not exist")
+        pytest.skip(f"run `singleshot data fetch {name} --data-root {root}` to test the real {name}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SINGLESHOT_CACHE", str(cache))
         return load_dataset(name, data_root=root)

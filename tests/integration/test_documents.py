@@ -1,4 +1,4 @@
-"""What the README and the how-to pages show is run, in order, as a reader would."""
+"""The snippets of the README and the guides run in order, links are valid, and stored results are up to date."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_python_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=lambda page: page.name)
 def test_shell_snippets_run(page: Path, tmp_path: Path) -> None:
-    """Commands run as shown; make and pip, which would start these tests or an install again, as far as a dry run."""
+    """Commands run as shown, except make and pip: a dry run, since they would start these tests or an installation."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for command in "".join(blocks(page, "sh")).splitlines():
         where = tmp_path
@@ -61,7 +61,7 @@ def test_shell_snippets_run(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_are_valid(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
     for link in links:
         if "://" not in link:
