@@ -3,8 +3,8 @@
     python benchmarks/alpha_by_regime.py OUTPUT [REGIME...]            runs are kept in OUTPUT and resumed
 
 alpha_search.py varies dropout in a small CNN. This script varies stochastic depth in a narrow ResNet-18 on digits, and
-trains the VGG-16 of the small scale on CIFAR-100 with the dropout of the paper, 0.5 instead of 0.2, with which the
-baseline does not memorise the images. Methods are evaluated on training images that the run has not seen; no test image
+trains the VGG-16 of the small scale on CIFAR-100 with dropout 0.5 instead of 0.2, with which the baseline does not
+memorise the images. Methods are evaluated on training images that the run has not seen; no test image
 is read. Each row is written to results/alpha_regimes.json when it is finished, and is not run again.
 """
 

@@ -1,10 +1,10 @@
-"""1,000 bootstrap replicates of all metrics on 1e5 examples, beside the plain way, on one thread.
+"""Time of 1,000 bootstrap replicates of all metrics on 1e5 examples, compared with a plain numpy loop, on one thread.
 
     OMP_NUM_THREADS=1 python benchmarks/bootstrap.py [--rounds 3]
 
-The plain way draws the examples of each replicate and computes a metric of them anew: here accuracy, NLL, Brier score,
-ECE and AURC, five of our fourteen, with numpy. It runs few replicates, and its time is scaled to as many. Processor
-seconds are what one thread needs; seconds on the clock are more where other programs share the machine.
+The plain loop draws the examples of each replicate and computes accuracy, NLL, Brier score, ECE and AURC, five of our
+fourteen metrics. It runs few replicates, and its time is scaled to the same number. Wall-clock time is longer than
+processor time if other programs use the machine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def plain_bootstrap(examples: Examples, replicates: int) -> None:
 
 
 def seconds(run: Callable[[], object]) -> tuple[float, float]:
-    """On the clock, and of the processor."""
+    """Return the wall-clock time and the processor time."""
     clock, processor = time.perf_counter(), time.process_time()
     run()
     return time.perf_counter() - clock, time.process_time() - processor
@@ -61,13 +61,13 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
     examples = predictions()
-    bootstrap(examples, replicates=10)  # imports are not the job's
+    bootstrap(examples, replicates=10)  # exclude the imports
     ours, plain = [], []
     for _ in range(rounds):
         ours.append(seconds(lambda: bootstrap(examples, replicates=REPLICATES)))
         plain.append(seconds(lambda: plain_bootstrap(examples, PLAIN_REPLICATES)))
     scale = REPLICATES / PLAIN_REPLICATES
-    print(f"{REPLICATES} replicates on {EXAMPLES} examples, median of {rounds}: seconds on the clock, of the processor")
+    print(f"{REPLICATES} replicates on {EXAMPLES} examples, median of {rounds}: wall-clock time, processor time")
     for name, times, factor in (
         ("singleshot, 14 metrics with intervals", ours, 1.0),
         ("plain numpy, 5 metrics", plain, scale),

@@ -1,4 +1,4 @@
-"""The most bytes that tensors held at one time, counted at the dispatcher: exact, and the same on every machine."""
+"""Peak memory of tensors, counted at the dispatcher: exact, and the same on every machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.alive: int = 0
-        self.most: int = 0
+        self.peak: int = 0
         self.known = WeakIdKeyDictionary()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -32,7 +32,7 @@ class _LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         size = storage.nbytes()
         self.known[storage] = size
         self.alive += size
-        self.most = max(self.most, self.alive)
+        self.peak = max(self.peak, self.alive)
         weakref.finalize(storage, self._free, size)
 
     def _free(self, size: int) -> None:
@@ -40,8 +40,8 @@ class _LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def peak_bytes(run: Callable[[], object]) -> int:
-    """Peak bytes of the tensors made while running, those that were there before not counted."""
+    """Return the peak bytes of the tensors created by the function; existing tensors are not counted."""
     live = _LiveBytes()
     with live:
         run()
-    return live.most
+    return live.peak

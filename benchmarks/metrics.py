@@ -1,10 +1,10 @@
-"""All our metrics against one metric of our peers, in time and in memory, in the same run on one thread.
+"""Time and memory of all our metrics and of the ECE of other libraries, in the same run on one thread.
 
     make bench          or          OMP_NUM_THREADS=1 python benchmarks/metrics.py [--rounds 5]
 
-torchmetrics and netcal come with ``pip install 'singleshot[bench]'``. netcal takes probabilities only: its time
-includes the softmax. Peak memory is the growth of the process's resident set, each job in a process of its own
-(Linux only).
+torchmetrics and netcal are installed by ``pip install 'singleshot[bench]'``. netcal takes probabilities only: its time
+includes the softmax. Peak memory is the growth of the resident set; each job runs in its own
+process (Linux only).
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ def peak_growth_mb(job: str, size: str) -> float:
 
 
 def print_own_peak_growth(job: str, size: str) -> None:
-    JOBS[job](*predictions(1000, 10))  # imports and first-use allocations are not the job's
+    JOBS[job](*predictions(1000, 10))  # exclude imports and first-use allocations
     logits, labels = predictions(*SIZES[size])
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is resident now
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the current resident set
     before = peak_mb()
     JOBS[job](logits, labels)
     print(peak_mb() - before)
 
 
 def peak_mb() -> float:
-    """The process's peak resident set; a child's getrusage would still show that of its parent."""
+    """Return the peak resident set of this process; getrusage would include that of its parent."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--size", choices=list(SIZES), help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # peers' own, not ours to show
+    warnings.simplefilter("ignore")  # warnings of the other libraries
     if args.memory_of:
         print_own_peak_growth(args.memory_of, args.size)
         return

@@ -1,4 +1,4 @@
-"""How long a user waits before anything happens: importing the package, and asking for help.
+"""Start-up time: the import of the package, and ``singleshot --help``.
 
 make bench          or          OMP_NUM_THREADS=1 python benchmarks/startup.py [--rounds 7]
 """

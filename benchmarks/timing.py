@@ -1,4 +1,4 @@
-"""Interleaved timing: every contender runs in every round, so that a busy machine slows all of them alike."""
+"""Interleaved timing: every function runs in every round, so that a busy machine slows all of them equally."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median
 
 
 def interleaved_seconds(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """The seconds of each contender in each round, after one warm-up round that does not count."""
+    """Return the seconds of each function in each round, without one warm-up round."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_number in range(rounds + 1):
         for name, run in contenders.items():
@@ -20,12 +20,12 @@ def interleaved_seconds(contenders: Mapping[str, Callable[[], object]], rounds: 
 
 
 def interleaved_medians(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """The median seconds of each contender."""
+    """Return the median seconds of each function."""
     return {name: median(values) for name, values in interleaved_seconds(contenders, rounds).items()}
 
 
 def print_ratios(title: str, medians: Mapping[str, float], reference: str) -> None:
-    """One line per contender: its time, and how many times the reference it takes."""
+    """Print the time of each function, and its ratio to the reference."""
     print(f"\n{title}")
     for name, seconds in medians.items():
         print(f"  {name:<44} {seconds * 1e3:9.1f} ms   {seconds / medians[reference]:6.2f} x")

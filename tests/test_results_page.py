@@ -97,7 +97,7 @@ def test_measures_are_sorted_by_mean_nll_over_common_networks(build: ModuleType)
         "| Baseline | 0.250 / 2.000 (1) | 0.250 / 2.000 (1) |",
         "| VWCI | 0.250 / 3.000 (1) | 0.250 / 3.500 (2) |",
     ]
-    made = build._validated(rows[1:], column="model").splitlines()  # networks without this method do not affect the order
+    made = build._validated(rows[1:], column="model").splitlines()  # networks without a method do not affect it
     assert made[0] == "| | vgg16 | resnet18 |"
     assert made[-1] == "| VWCI | 0.250 / 3.000 (1) | — |"
     assert len(build._validated([rows[0], rows[3]], column="model").splitlines()) == 4
@@ -151,9 +151,7 @@ def test_pictures_are_linked_relative_to_the_page(build: ModuleType, tmp_path: P
     )
 
 
-def test_picture_without_runs_is_deleted(
-    build: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_picture_without_runs_is_deleted(build: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "docs" / "images" / "fig5-cifar100-resnet18.png"
     page = "<!-- results: figure 5 cifar100 resnet18 -->\n<!-- end of results -->\n"
     build.draw(page, store_of(fake(BASE, "baseline", 0)))

@@ -11,7 +11,7 @@ import pytest
 from report.browser.chromium import IS_INSTALLED, Browser
 from report.browser.pages import write_three
 
-NO_BROWSER = "install Chromium and its driver (apt-get install chromium chromium-driver) to test the report in a browser"
+NO_BROWSER = "install Chromium and its driver (apt-get install chromium chromium-driver) to test the page in a browser"
 
 
 @pytest.fixture(scope="session")
