@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from singleshot.metrics import Examples, bootstrap, debiased_ece
+from singleshot.metrics import Examples, ScoredBatch, bootstrap, debiased_ece
 from singleshot.metrics.binning import GRID, smooth_error
 from singleshot.metrics.classwise import ClasswiseGroups
 from singleshot.metrics.estimates import METRICS, Estimator
@@ -118,7 +118,7 @@ class Truth:
 
     def of(self, examples: Examples) -> dict[str, float]:
         """Return the true metrics, with the smooth ECE at the bandwidth of these examples."""
-        bandwidth = Estimator.of(examples, BINS).bandwidth
+        bandwidth = Estimator(examples, BINS).bandwidth
         return {**self.values, "smooth_ece": float(smooth_error(self.residual, POINTS, bandwidth))}
 
 
@@ -174,7 +174,7 @@ def simulate_classwise(
         said, true = class_predictions(scenario, size, classes, generator)
         labels = np.argmax(true.cumsum(1) >= generator.random((size, 1)) * (1 - 1e-12), axis=1)
         groups = ClasswiseGroups(BINS)
-        groups.update(probs=said, labels=labels)
+        groups.add(ScoredBatch.of(probs=said, labels=labels))
         found = groups.interval(replicates=replicates, seed=trial)
         held[name][trial] = found.low - 1e-12 <= truth <= found.high + 1e-12
         widths[name][trial] = found.high - found.low
@@ -194,7 +194,7 @@ def print_bias_by_size(scenario: str, trials: int) -> None:
     truth, generator = Truth(SCENARIOS[scenario]).values["ece"], np.random.default_rng(1)
     for size in (100, 300, 1000, 3000, 10000):
         drawn = [draw(SCENARIOS[scenario], size, generator) for _ in range(trials)]
-        plain = [Estimator.of(examples, BINS).estimates(("ece",))["ece"] for examples in drawn]
+        plain = [Estimator(examples, BINS).estimates(("ece",))["ece"] for examples in drawn]
         debiased = [debiased_ece(examples, BINS) for examples in drawn]
         print(f"  {size:>6}   {np.mean(plain) - truth:+.4f}   {np.mean(debiased) - truth:+.4f}", flush=True)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import oracle
 import singleshot as ss
-from singleshot.metrics import examples as scores_module
+from singleshot.metrics import ScoredBatch, examples as scores_module
 from singleshot.metrics.binning import BinSums, mean_absolute_normal
 from singleshot.metrics.classwise import (
     ClassCells,
@@ -31,7 +31,7 @@ def drawn(size: int, classes: int, seed: int = 0, *, temperature: float = 1.0) -
 def groups_of(probs: np.ndarray, labels: np.ndarray, bins: int = 20, batch: int = 7) -> ClasswiseGroups:
     groups = ClasswiseGroups(bins)
     for first in range(0, len(labels), batch):
-        groups.update(probs=probs[first : first + batch], labels=labels[first : first + batch])
+        groups.add(ScoredBatch.of(probs=probs[first : first + batch], labels=labels[first : first + batch]))
     return groups
 
 
@@ -95,7 +95,7 @@ def test_batches_pieces_and_the_kind_of_scores_do_not_matter(monkeypatch: pytest
     in_pieces = groups_of(probs, labels, batch=150).interval(replicates=10)
     assert astuple(in_pieces) == pytest.approx(astuple(whole), abs=1e-12)
     from_logits = ClasswiseGroups()
-    from_logits.update(logits=np.log(probs), labels=labels)
+    from_logits.add(ScoredBatch.of(logits=np.log(probs), labels=labels))
     again = from_logits.interval(replicates=10)
     assert (again.low, again.high) == pytest.approx((whole.low, whole.high), abs=1e-9)
 
@@ -170,9 +170,9 @@ def test_invalid_arguments_are_named() -> None:
     groups = ClasswiseGroups()
     with pytest.raises(ValueError, match="no examples yet"):
         groups.interval()
-    groups.update(probs=np.array([[0.5, 0.5]]), labels=np.array([0]))
+    groups.add(ScoredBatch.of(probs=np.array([[0.5, 0.5]]), labels=np.array([0])))
     with pytest.raises(ValueError, match="must have 2 classes, like the batches before, got 3"):
-        groups.update(logits=np.zeros((1, 3)), labels=np.array([0]))
+        groups.add(ScoredBatch.of(logits=np.zeros((1, 3)), labels=np.array([0])))
     with pytest.raises(ValueError, match="replicates must be a whole number of at least 2"):
         groups.interval(replicates=1)
     with pytest.raises(ValueError, match="level must lie strictly between 0 and 1"):

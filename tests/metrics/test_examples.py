@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import oracle
 import singleshot as ss
-from singleshot.metrics import ExampleGathering, Examples
+from singleshot.metrics import ExampleGathering, Examples, ScoredBatch
 
 
 def predictions(size: int = 50, classes: int = 5, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -37,7 +37,7 @@ def test_batches_of_any_size_give_the_same_examples(sizes: list[int]) -> None:
     parts = zip(torch.split(logits, sizes), torch.split(labels, sizes), strict=True)
     gathering = ExampleGathering()
     for part, target in parts:
-        gathering.update(logits=part, labels=target)
+        gathering.add(ScoredBatch.of(logits=part, labels=target))
     gathered = gathering.finish()
     at_once = Examples.of(logits=logits, labels=labels)
     for name in ("confidence", "correct", "nll", "brier"):
@@ -79,10 +79,7 @@ def test_binned_metrics_equal_those_of_a_calibration(dtype: torch.dtype, kind: s
 
 def test_nothing_and_unequal_fields_are_refused() -> None:
     gathering = ExampleGathering()
-    for _ in range(2):  # empty at first, and after it was finished
-        with pytest.raises(ValueError, match="no examples yet"):
-            gathering.finish()
-        gathering.update(logits=np.zeros((1, 2)), labels=np.array([1]))
+    with pytest.raises(ValueError, match="no examples yet"):
         gathering.finish()
     with pytest.raises(ValueError, match="one shape"):
         Examples(torch.ones(2), torch.ones(1, dtype=torch.bool), torch.ones(2), torch.ones(2))

@@ -202,13 +202,13 @@ def test_invalid_proportions_are_named() -> None:
     invalid: list[tuple[tuple[Any, ...], str]] = [
         (([3], [2]), r"successes must lie between 0 and counts: got 3 of 2 at 0"),
         (([-1], [2]), "successes must lie between"),
-        (([1, 2], [1, 2, 3]), "one shape"),
-        ((["a"], [1]), "successes must be numbers"),
+        (([1, 2], [1, 2, 3]), "numbers of one shape"),
+        ((["a"], [1]), "successes and counts must be numbers"),
         (([1], [2], 1.0), "level must lie strictly between 0 and 1"),
         (([1], [2], 95), "level must lie"),
     ]
     for arguments, message in invalid:
         with pytest.raises(ValueError, match=message):
             wilson_interval(*arguments)
-    with pytest.raises(TypeError, match="successes must be numbers"):
+    with pytest.raises(TypeError, match="successes and counts must be numbers"):
         wilson_interval([object()], [1])  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from singleshot.metrics.significance import compare_resampled, resampled_metrics
 def test_a_resample_has_the_metrics_of_its_examples_written_out(size: int, ties: bool) -> None:
     examples = reference.drawn(size, seed=size, ties=ties)
     table = sort_examples(examples, 20)
-    estimator = Estimator.of(examples, 20)
+    estimator = Estimator(examples, 20)
     mass_of = dict(
         zip(*(reference.plain(examples)[0], reference.mass_groups(examples.confidence.numpy(), 20)), strict=True)
     )
@@ -68,7 +68,7 @@ def test_huge_logits_and_the_whole_agree_with_a_calibration() -> None:
     calibration = ss.Calibration()
     calibration.update(logits=logits, labels=labels)
     examples = Examples.of(logits=logits, labels=labels)
-    found = Estimator.of(examples, 20).estimates()
+    found = Estimator(examples, 20).estimates()
     result = calibration.compute()
     for name in result.metrics():
         assert float(found[name]) == pytest.approx(getattr(result, name), rel=1e-6), name
@@ -102,7 +102,7 @@ def test_groups_of_examples_give_nearly_the_same_intervals() -> None:
 def test_a_resample_is_divided_by_its_own_size() -> None:
     # Every example has the same NLL and Brier score, and so has their mean; groups of 3 and 2 make resamples of 4 to 6.
     examples = Examples.of(probs=torch.full((5, 2), 0.5, dtype=torch.float64), labels=torch.tensor([0, 1, 0, 1, 0]))
-    found = list(resample_groups(sort_examples(examples, 20), 2, 50, seed=0))
-    assert {float(one.cells.size.sum()) for one in found} == {4, 5, 6}
-    assert [float(one.nll) for one in found] == pytest.approx([np.log(2)] * 50)
-    assert [float(one.brier) for one in found] == pytest.approx([0.5] * 50)
+    found = resample_groups(sort_examples(examples, 20), 2, 50, seed=0)
+    assert set(found.size.sum(-1)) == {4, 5, 6}
+    assert found.nll == pytest.approx([np.log(2)] * 50)
+    assert found.brier == pytest.approx([0.5] * 50)

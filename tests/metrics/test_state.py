@@ -32,15 +32,16 @@ def test_json_round_trip_is_exact(classwise: bool, tmp_path: Path) -> None:
     calibration.update(probs=torch.eye(6)[:1], labels=torch.tensor([1]))  # an infinite NLL survives too
     calibration.save(tmp_path / "deep" / "state.json")
     loaded = ss.Calibration.load(tmp_path / "deep" / "state.json")
-    assert loaded.to_json() == calibration.to_json()
+    assert loaded.to_dict() == calibration.to_dict()
     assert loaded.compute().metrics() == calibration.compute().metrics()
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["state.json"]
-    json.loads(calibration.to_json(), parse_constant=pytest.fail)  # no NaN or Infinity, which are not JSON
+    text = (tmp_path / "deep" / "state.json").read_text()
+    json.loads(text, parse_constant=pytest.fail)  # no NaN or Infinity, which are not JSON
 
 
 def test_a_loaded_state_can_be_updated() -> None:
     logits, labels = predictions()
-    resumed = ss.Calibration.from_json(calibration_of(logits[:50], labels[:50]).to_json())
+    resumed = ss.Calibration.from_dict(calibration_of(logits[:50], labels[:50]).to_dict())
     resumed.update(logits=logits[50:], labels=labels[50:])
     whole = calibration_of(logits, labels).compute().metrics()
     for name, value in resumed.compute().metrics().items():
@@ -48,7 +49,7 @@ def test_a_loaded_state_can_be_updated() -> None:
 
 
 def test_a_damaged_file_is_refused_and_named(tmp_path: Path) -> None:
-    text = calibration_of(*predictions()).to_json()
+    text = json.dumps(calibration_of(*predictions()).to_dict())
     path = tmp_path / "broken.json"
     not_saved, no_data = "not a saved Calibration", "no data gives these sums"
     damaged = [(text[: len(text) // 2], "not JSON"), ("[" * 200_000, "not JSON"), ("[]", not_saved)]
@@ -82,7 +83,7 @@ def test_a_damaged_file_is_refused_and_named(tmp_path: Path) -> None:
 def test_reset_forgets_the_examples_and_keeps_the_options() -> None:
     state = calibration_of(*predictions())
     assert state.reset() is state
-    assert state.to_json() == ss.Calibration(classwise=True).to_json()
+    assert state.to_dict() == ss.Calibration(classwise=True).to_dict()
     state.update(logits=torch.zeros(1, 3), labels=torch.tensor([2]))  # another number of classes
     assert state.compute().count == 1
     histogram = ss.VarianceHistogram(bins=3, measure="hellinger")
@@ -91,12 +92,12 @@ def test_reset_forgets_the_examples_and_keeps_the_options() -> None:
 
 
 def test_an_empty_state_is_saved_and_merged() -> None:
-    empty = ss.Calibration.from_json(ss.Calibration(classwise=True).to_json())
+    empty = ss.Calibration.from_dict(ss.Calibration(classwise=True).to_dict())
     full = calibration_of(*predictions())
-    before = full.to_json()
+    before = full.to_dict()
     full.merge(empty)
     empty.merge(full)
-    assert full.to_json() == before == empty.to_json()
+    assert full.to_dict() == before == empty.to_dict()
     assert repr(full) == "<Calibration with bins=20, classes=6: 101 examples>"
 
 
@@ -115,12 +116,12 @@ def test_what_does_not_fit_does_not_merge() -> None:
 
 def test_merging_leaves_the_other_alone_and_itself_doubles() -> None:
     first, second = calibration_of(*predictions()), ss.Calibration(classwise=True)
-    before = first.to_json()
+    before = first.to_dict()
     assert second.merge(first) is second
-    assert first.to_json() == before
-    assert second.to_json() == before
+    assert first.to_dict() == before
+    assert second.to_dict() == before
     first.merge(second)
-    assert second.to_json() == before
+    assert second.to_dict() == before
     assert first.compute().count == 2 * second.compute().count
 
 

@@ -45,9 +45,9 @@ def test_saved_and_empty_histograms() -> None:
     with pytest.raises(ValueError, match="at least one example"):
         histogram.compute()
     histogram.update(logits=passes()[0], labels=passes()[1])
-    assert ss.VarianceHistogram.from_json(histogram.to_json()).to_json() == histogram.to_json()
+    assert ss.VarianceHistogram.from_dict(histogram.to_dict()).to_dict() == histogram.to_dict()
     with pytest.raises(ValueError, match="not a saved VarianceHistogram"):
-        ss.VarianceHistogram.from_json(ss.Calibration().to_json())
+        ss.VarianceHistogram.from_dict(ss.Calibration().to_dict())
     with pytest.raises(ValueError, match="bins must be a whole number of at least 1"):
         ss.VarianceHistogram(bins=0)
 
@@ -62,10 +62,10 @@ def test_invalid_input_is_named_and_adds_nothing() -> None:
         (torch.full((2, 4, 3), float("nan")), torch.tensor([0, 1, 2, 0]), "logits must be finite.*8 of 8 rows"),
     ]
     histogram = ss.VarianceHistogram()
-    before = histogram.to_json()
+    before = histogram.to_dict()
     for logits, labels, message in invalid:
         with pytest.raises(TypeError if "integer" in message else ValueError, match=message):
             histogram.update(logits=logits, labels=labels)
-    assert histogram.to_json() == before
+    assert histogram.to_dict() == before
     with pytest.raises(ValueError, match="measure='tv' is unknown"):
         ss.VarianceHistogram(measure="tv")

@@ -46,8 +46,8 @@ def store_of(*results: Result) -> ResultStore:
 @pytest.mark.parametrize("method", TITLES)
 def test_runs_are_reproducible(method: str) -> None:
     first, again, other = (QuickstartJob(method, seed, QUICK).train_and_evaluate() for seed in (3, 3, 4))
-    assert first.test.to_json() == again.test.to_json()
-    assert first.test.to_json() != other.test.to_json()
+    assert first.test.to_dict() == again.test.to_dict()
+    assert first.test.to_dict() != other.test.to_dict()
     assert first.test.compute().count == 899
 
 

@@ -14,8 +14,9 @@ from singleshot.evaluation.core import (
     Evaluation,
     resampled_groups,
 )
+from singleshot.metrics.estimates import Resampled
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.significance import Comparison, Resampled, compare_resampled, resampled_metrics
+from singleshot.metrics.significance import Comparison, compare_resampled, resampled_metrics
 
 COMPARED = ("accuracy", "ece", "nll", "brier")
 """Metrics that are compared."""

@@ -157,7 +157,7 @@ def evaluate_batches(
         if groups is not None and count >= MIN_PER_CLASS * classes:
             intervals["classwise_ece"] = groups.interval(replicates=replicates)
     else:
-        estimates = Estimator.of(examples, bins).estimates()
+        estimates = Estimator(examples, bins).estimates()
     is_tested = replicates and test_calibration
     consistency = consistency_test(examples, replicates=replicates, bins=bins) if is_tested else None
     return Evaluation(result, examples, intervals, consistency, estimates)

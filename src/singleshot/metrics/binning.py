@@ -72,6 +72,14 @@ class BinSums(NamedTuple):
     confidence: Array  # sum of confidences
 
 
+def simulate_calibrated(sums: BinSums, replicates: int, generator: np.random.Generator) -> BinSums:
+    """Simulate calibrated classifiers: the correct predictions of a bin are binomial at its mean confidence."""
+    chance = np.clip(sums.confidence / np.maximum(sums.size, 1), 0, 1)
+    shape = (replicates, *sums.size.shape)
+    correct = generator.binomial(sums.size.astype(np.int64), chance, size=shape).astype(np.float64)
+    return BinSums(np.broadcast_to(sums.size, shape), correct, np.broadcast_to(sums.confidence, shape))
+
+
 class Gaps(NamedTuple):
     """Per bin: share of the examples, gap (confidence − accuracy, 0 if empty), and sampling variance of the gap."""
 

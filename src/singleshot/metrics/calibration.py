@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -89,29 +88,21 @@ class CalibrationResult:
 
     def metrics(self) -> dict[str, float]:
         """Return every metric by name; the classwise ECE only if it was requested."""
-        found = {"accuracy": self.accuracy, "ece": self.ece, "mce": self.mce, "rmsce": self.rmsce, "nll": self.nll}
-        found |= {"brier": self.brier, "mean_confidence": self.mean_confidence}
-        found |= {"overconfidence": self.overconfidence, "underconfidence": self.underconfidence}
-        return found if self.classwise_ece is None else {**found, "classwise_ece": self.classwise_ece}
+        names = ("accuracy", "ece", "mce", "rmsce", "nll", "brier", "mean_confidence", "overconfidence")
+        found = {name: getattr(self, name) for name in (*names, "underconfidence", "classwise_ece")}
+        return {name: value for name, value in found.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Return count, metrics and bins as plain values for JSON; NaN and infinity become None."""
         return dict(jsonable({"count": self.count, **self.metrics(), "bins": self.bins}))
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={value:.4g}" for name, value in self._shown().items())
-        return f"CalibrationResult(count={self.count}, {values})"
-
-    def __str__(self) -> str:
         lines = (f"  {name:<15}  {value:.4f}" for name, value in self._shown().items())
         return "\n".join([self._title(), *lines])
 
     def _repr_html_(self) -> str:
-        rows = (
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(f'{value:.4f}')}</td></tr>"
-            for name, value in self._shown().items()
-        )
-        return f"<table><caption>{html.escape(self._title())}</caption>{''.join(rows)}</table>"
+        rows = (f"<tr><th>{name}</th><td>{value:.4f}</td></tr>" for name, value in self._shown().items())
+        return f"<table><caption>{self._title()}</caption>{''.join(rows)}</table>"
 
     def _title(self) -> str:
         return f"Calibration of {self.count:,} examples in {len(self.bins.count)} bins"

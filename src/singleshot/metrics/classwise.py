@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from singleshot.common.checks import check_level, check_size
 from singleshot.metrics.binning import (
+    Array,
     BinSums,
     Gaps,
     bin_edges,
     bin_index,
     debiased_error,
     plain_error,
+    simulate_calibrated,
     sum_by_bin,
 )
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.metrics.intervals import Interval, error_interval
-
-Array = NDArray[np.float64]
 
 MAX_GROUPS, MIN_GROUPS = 100, 20
 GROUP_BYTES = 40_000_000
@@ -91,7 +90,8 @@ class ClasswiseGroups:
     The groups are random because files are often sorted by class, and groups taken in turn would be too similar.
 
     >>> groups = ClasswiseGroups(bins=10)
-    >>> groups.update(probs=torch.tensor([[0.9, 0.1], [0.3, 0.7]]).repeat(50, 1), labels=torch.tensor([0, 0] * 50))
+    >>> probs = torch.tensor([[0.9, 0.1], [0.3, 0.7]]).repeat(50, 1)
+    >>> groups.add(ScoredBatch.of(probs=probs, labels=torch.tensor([0, 0] * 50)))
     >>> found = groups.interval(replicates=100)
     >>> round(found.estimate, 6), found.low <= 0.4 <= found.high
     (0.4, True)
@@ -102,12 +102,8 @@ class ClasswiseGroups:
         self._cells: ClassCells | None = None
         self._generator = torch.Generator("cpu").manual_seed(0)
 
-    def update(self, *, logits: Any = None, probs: Any = None, labels: Any) -> None:
-        """Add scores (N, C), given as logits or as probabilities, and labels (N,). An invalid batch adds nothing."""
-        self.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels))
-
     def add(self, batch: ScoredBatch) -> None:
-        """Add a batch that is validated and reduced already."""
+        """Add a batch."""
         classes = batch.scores.shape[1]
         if self._cells is None:
             self._cells = ClassCells.empty(number_of_groups(classes, self.bins), classes, self.bins)
@@ -128,7 +124,7 @@ class ClasswiseGroups:
         check_size("replicates", replicates, least=2)
         check_level(level)
         if self._cells is None:
-            raise ValueError("no examples yet: update the ClasswiseGroups with at least one batch")
+            raise ValueError("no examples yet: add at least one batch to the ClasswiseGroups")
         filled = self._cells.size.sum((1, 2)) > 0
         groups = BinSums(*(values.transpose(1, 2)[filled].double().numpy() for values in self._cells))
         own = BinSums(*(values.sum(0) for values in groups))
@@ -136,7 +132,7 @@ class ClasswiseGroups:
         block = max(1, BLOCK_CELLS // own.size.size)
         sizes = [min(block, replicates - first) for first in range(0, replicates, block)]
         values = np.concatenate([debiased_classwise(_resample(groups, size, generator)) for size in sizes])
-        calibrated = np.concatenate([plain_classwise(_simulate_calibrated(own, size, generator)) for size in sizes])
+        calibrated = np.concatenate([plain_classwise(simulate_calibrated(own, size, generator)) for size in sizes])
         # A label belongs to one class only, so C classes have the noise of C − 1 independent ones.
         classes, mean = own.size.shape[1], calibrated.mean()
         calibrated = mean + (calibrated - mean) * np.sqrt(classes / max(classes - 1, 1))
@@ -190,11 +186,3 @@ def _resample(groups: BinSums, replicates: int, generator: np.random.Generator) 
     count = len(groups.size)
     drawn = generator.multinomial(count, np.full(count, 1 / count), size=replicates).astype(np.float64)
     return BinSums(*((drawn @ values.reshape(count, -1)).reshape(-1, *values.shape[1:]) for values in groups))
-
-
-def _simulate_calibrated(sums: BinSums, replicates: int, generator: np.random.Generator) -> BinSums:
-    """Simulate classifiers whose labels in a cell have its class with the mean probability of the cell."""
-    chance = np.clip(sums.confidence / np.maximum(sums.size, 1), 0, 1)
-    shape = (replicates, *sums.size.shape)
-    correct = generator.binomial(sums.size.astype(np.int64), chance, size=shape).astype(np.float64)
-    return BinSums(np.broadcast_to(sums.size, shape), correct, np.broadcast_to(sums.confidence, shape))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from singleshot.metrics.binning import (
+    Array,
     BinSums,
     Gaps,
     coarse_kernel,
@@ -22,13 +22,13 @@ from singleshot.metrics.binning import (
     negated,
     overconfident_part,
     plain_error,
+    simulate_calibrated,
     smooth_error,
 )
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.resampling import ResampleSums, SortedExamples, binned, grid_residual, sort_examples, whole
+from singleshot.metrics.resampling import ResampleSums, binned, draw_resamples, grid_residual, sort_examples, whole
 from singleshot.metrics.selective import excess_over_oracle
 
-Array = NDArray[np.float64]
 ErrorOfGaps = Callable[[Gaps], Array]
 
 
@@ -55,23 +55,23 @@ METRICS = ("accuracy", *BIASED_UP, "nll", "brier", "mean_confidence", "aurc", "e
 HIGHER_IS_BETTER = ("accuracy",)
 
 
-@dataclass(frozen=True, eq=False)
+class Resampled(NamedTuple):
+    """Metrics of a classifier and of its resamples."""
+
+    plain: dict[str, float]
+    centres: dict[str, float]  # without the bias from sampling noise
+    values: dict[str, Array]  # one per resample, without that bias
+
+
 class Estimator:
     """Computes the metrics of examples and of their resamples.
 
     The edges of the equal-mass bins and the bandwidth of the smooth ECE are chosen once, from all examples.
     """
 
-    table: SortedExamples
-    own: ResampleSums  # of the examples themselves
-    bandwidth: float
-
-    @classmethod
-    def of(cls, examples: Examples, bins: int = 20) -> Estimator:
-        """Sort the examples and choose the bandwidth."""
-        table = sort_examples(examples, bins)
-        own = whole(table)
-        return cls(table, own, fixed_point_bandwidth(grid_residual(own.cells, table), len(table)))
+    def __init__(self, examples: Examples, bins: int = 20) -> None:
+        self.table = sort_examples(examples, bins)
+        self.own = whole(self.table)  # the sums of the examples themselves
 
     def estimates(self, names: Sequence[str] = METRICS) -> dict[str, float]:
         """Compute the metrics of the examples by their plain formulas."""
@@ -83,20 +83,14 @@ class Estimator:
         """Compute the metrics of one resample or, with a leading axis, of many.
 
         With ``unbiased``, for intervals, binned and smooth errors are debiased and not clipped at 0. ``rmsce`` is then
-        squared, where the correction is exact, and ``mce`` is not corrected here, but in `centres`.
+        squared, where the correction is exact, and ``mce`` is corrected in `resample` instead.
         """
         cells, table, total = sums.cells, self.table, len(self.table)
         correct = cells.correct.sum(-1)
         equal_width, equal_mass = (gaps_of(binned(cells, starts)) for starts in (table.width_bins, table.mass_bins))
-
-        def smooth_ece_of_cells() -> Array:
-            if unbiased:
-                return debiased_smooth_error(binned(cells, table.grid_bins), table.grid_cells, self._kernel)
-            return smooth_error(grid_residual(cells, table), total, self.bandwidth)
-
         others: dict[str, Callable[[], Array]] = {
             "accuracy": lambda: correct / total,
-            "smooth_ece": smooth_ece_of_cells,
+            "smooth_ece": lambda: self._smooth_ece(cells, unbiased=unbiased),
             "nll": lambda: sums.nll,
             "brier": lambda: sums.brier,
             "mean_confidence": lambda: cells.confidence.sum(-1) / total,
@@ -112,28 +106,43 @@ class Estimator:
                 found[name] = others[name]()
         return found
 
+    def _smooth_ece(self, cells: BinSums, *, unbiased: bool) -> Array:
+        if unbiased:
+            return debiased_smooth_error(binned(cells, self.table.grid_bins), self.table.grid_cells, self._kernel)
+        return smooth_error(grid_residual(cells, self.table), len(self.table), self.bandwidth)
+
+    @cached_property
+    def bandwidth(self) -> float:
+        """The bandwidth at which the smooth ECE equals the bandwidth."""
+        return fixed_point_bandwidth(grid_residual(self.own.cells, self.table), len(self.table))
+
     @cached_property
     def _kernel(self) -> Array:
         return coarse_kernel(self.bandwidth)
 
-    def centres(self, resampled: dict[str, Array]) -> dict[str, float]:
-        """Return the centre of each metric's interval; ``resampled`` holds the unbiased metrics of the resamples."""
-        unbiased = self.metrics(self.own, tuple(resampled), unbiased=True)
-        found = {name: float(value) for name, value in unbiased.items()}
-        if "mce" in found:  # the bias of the resamples estimates the bias of the examples
-            found["mce"] = 2 * found["mce"] - float(resampled["mce"].mean())
-        return found
+    def resample(
+        self,
+        replicates: int,
+        seed: int,
+        names: Sequence[str] = METRICS,
+        *,
+        groups: int | None = None,
+        by_position: bool = False,
+    ) -> Resampled:
+        """Compute the metrics of bootstrap resamples, see `draw_resamples`."""
+        draws = draw_resamples(self.table, replicates, seed, groups=groups, by_position=by_position)
+        blocks = [self.metrics(block, names, unbiased=True) for block in draws]
+        values = {name: np.concatenate([block[name] for block in blocks]) for name in names}
+        centres = {name: float(value) for name, value in self.metrics(self.own, names, unbiased=True).items()}
+        if "mce" in centres:  # the bias of the resamples estimates the bias of the examples
+            centres["mce"] = 2 * centres["mce"] - float(values["mce"].mean())
+        return Resampled(self.estimates(names), centres, values)
 
     def if_calibrated(self, replicates: int, generator: np.random.Generator) -> dict[str, Array]:
-        """Simulate the errors of perfectly calibrated classifiers with the confidences of these examples.
-
-        The number of hits in a cell is binomial at its mean confidence; cells are at most 1/1024 wide.
-        """
-        count, _, confidence = self.own.cells
-        chance = np.clip(confidence / count, 0, 1)
-        correct = generator.binomial(count.astype(np.int64), chance, size=(replicates, len(count))).astype(float)
-        cells = BinSums(np.broadcast_to(count, correct.shape), correct, np.broadcast_to(confidence, correct.shape))
-        return self.metrics(self.own._replace(cells=cells), BIASED_UP)
+        """Simulate the errors of perfectly calibrated classifiers with the confidences of these examples."""
+        return self.metrics(
+            ResampleSums(*simulate_calibrated(self.own.cells, replicates, generator), *self.own[3:]), BIASED_UP
+        )
 
 
 def debiased_ece(examples: Examples, bins: int = 20) -> float:
@@ -142,21 +151,23 @@ def debiased_ece(examples: Examples, bins: int = 20) -> float:
     For perfect calibration about a third of the plain ECE's bias remains (benchmarks/interval_coverage.py), because of
     the clipping at 0 and because some of the noise is taken for true gaps.
     """
-    table = sort_examples(examples, bins)
-    return max(float(debiased_error(gaps_of(binned(whole(table).cells, table.width_bins)))), 0.0)
+    return _estimate("debiased_ece", Estimator(examples, bins))
 
 
 def adaptive_ece(examples: Examples, bins: int = 20) -> float:
     """The ECE of equal-mass bins, which hold about the same number of examples each."""
-    table = sort_examples(examples, bins)
-    return float(plain_error(gaps_of(binned(whole(table).cells, table.mass_bins))))
+    return _estimate("adaptive_ece", Estimator(examples, bins))
 
 
 def smooth_ece(examples: Examples, bandwidth: float | None = None) -> float:
     """The smooth ECE at this bandwidth; by default at the bandwidth that equals the error."""
     if bandwidth is not None and not 0 < bandwidth <= 1:
         raise ValueError(f"bandwidth must lie in (0, 1], or be None to choose it automatically, got {bandwidth}")
-    table = sort_examples(examples, bins=1)
-    residual = grid_residual(whole(table).cells, table)
-    chosen = fixed_point_bandwidth(residual, len(table)) if bandwidth is None else bandwidth
-    return float(smooth_error(residual, len(table), chosen))
+    estimator = Estimator(examples, bins=1)
+    if bandwidth is not None:
+        estimator.bandwidth = bandwidth
+    return _estimate("smooth_ece", estimator)
+
+
+def _estimate(name: str, estimator: Estimator) -> float:
+    return estimator.estimates((name,))[name]

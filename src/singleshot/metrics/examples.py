@@ -33,8 +33,7 @@ class ScoredBatch:
     """A validated batch of scores and labels, reduced to the per-example values that every metric needs.
 
     Build it once per batch with `of` and pass it to the ``add`` method of `Calibration`, `ExampleGathering` and
-    `ClasswiseGroups`; their ``update`` methods do the same for raw scores. The per-example values are on the CPU, where
-    sums are reproducible and float64 is available.
+    `ClasswiseGroups`. The per-example values are on the CPU, where sums are reproducible and float64 is available.
 
     >>> batch = ScoredBatch.of(probs=torch.tensor([[0.9, 0.1], [0.3, 0.7]]), labels=torch.tensor([0, 0]))
     >>> batch.confidence, batch.correct, batch.predicted()
@@ -128,7 +127,7 @@ class Examples:
     def of(cls, *, logits: Any = None, probs: Any = None, labels: Any) -> Examples:
         """Reduce scores (N, C), given as logits or as probabilities, and labels (N,); see also `ExampleGathering`."""
         gathering = ExampleGathering()
-        gathering.update(logits=logits, probs=probs, labels=labels)
+        gathering.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels))
         return gathering.finish()
 
 
@@ -136,38 +135,29 @@ class ExampleGathering:
     """Collects `Examples` batch by batch without keeping the scores.
 
     >>> gathering = ExampleGathering()
-    >>> gathering.update(logits=torch.tensor([[2.0, 0.0]]), labels=torch.tensor([0]))
-    >>> gathering.update(logits=torch.tensor([[0.0, 1.0]]), labels=torch.tensor([0]))
+    >>> gathering.add(ScoredBatch.of(logits=torch.tensor([[2.0, 0.0]]), labels=torch.tensor([0])))
+    >>> gathering.add(ScoredBatch.of(logits=torch.tensor([[0.0, 1.0]]), labels=torch.tensor([0])))
     >>> gathering.finish().correct
     tensor([ True, False])
     """
 
     def __init__(self) -> None:
-        self._start()
-
-    def _start(self) -> None:
         self._parts: dict[str, list[Tensor]] = {name: [] for name in FIELDS}
         self._digest = hashlib.blake2b(digest_size=16)
 
-    def update(self, *, logits: Any = None, probs: Any = None, labels: Any) -> None:
-        """Add scores (N, C), given as logits or as probabilities, and labels (N,). An invalid batch adds nothing."""
-        self.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels))
-
     def add(self, batch: ScoredBatch) -> None:
-        """Add a batch that is validated and reduced already."""
+        """Add a batch."""
         for name, parts in self._parts.items():
             parts.append(getattr(batch, name))
         self._digest.update(batch.labels.numpy().tobytes())
 
     def finish(self) -> Examples:
-        """Return all examples in order, and start again with none."""
-        if not self._parts["confidence"]:
-            raise ValueError("no examples yet: update the ExampleGathering with at least one batch")
+        """Return all examples in order and release the batches."""
+        if not self._parts.get("confidence"):
+            raise ValueError("no examples yet: add at least one batch to the ExampleGathering")
         # One field at a time, to hold at most the result and the parts of one field in memory.
         joined = {name: torch.cat(self._parts.pop(name)) for name in FIELDS}
-        digest = self._digest.hexdigest()
-        self._start()
-        return Examples(**joined, labels_digest=digest)
+        return Examples(**joined, labels_digest=self._digest.hexdigest())
 
 
 def reduce_logits(logits: Tensor, labels: Tensor) -> Values:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from singleshot.common.checks import check_level, check_size
-from singleshot.metrics.estimates import BIASED_UP, METRICS, Estimator
+from singleshot.metrics.binning import Array
+from singleshot.metrics.estimates import BIASED_UP, Estimator
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.resampling import ResampleSums, draw_resamples, stack
-
-Array = NDArray[np.float64]
-BLOCK = 250
-"""Resamples held at a time, about 50 MB."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +68,9 @@ def bootstrap(
     """
     check_size("replicates", replicates, least=2)
     check_level(level)
-    estimator = Estimator.of(examples, bins)
-    resampled = unbiased_metrics(estimator, draw_resamples(estimator.table, replicates, seed, groups=groups))
+    estimator = Estimator(examples, bins)
+    plain, centres, resampled = estimator.resample(replicates, seed, groups=groups)
     calibrated = estimator.if_calibrated(replicates, np.random.default_rng([seed, 1]))
-    plain = estimator.estimates()
-    centres = estimator.centres(resampled)
     found: dict[str, Interval] = {}
     for name, values in resampled.items():
         if not np.isfinite(plain[name]):
@@ -98,16 +90,6 @@ def bootstrap(
             low = max(low, found["ece"].low)
         found[name] = Interval(plain[name], low, high, error)
     return found
-
-
-def unbiased_metrics(
-    estimator: Estimator, resamples: Iterator[ResampleSums], names: Sequence[str] = METRICS
-) -> dict[str, Array]:
-    """Compute the unbiased metrics of an iterator of resamples, a block at a time."""
-    blocks: list[dict[str, Array]] = []
-    while block := list(islice(resamples, BLOCK)):
-        blocks.append(estimator.metrics(stack(block), names, unbiased=True))
-    return {name: np.concatenate([block[name] for block in blocks]) for name in names}
 
 
 def error_interval(
@@ -147,11 +129,10 @@ def wilson_interval(successes: ArrayLike, counts: ArrayLike, level: float = 0.95
     from scipy.special import ndtri
 
     check_level(level)
-    k, n = _as_floats("successes", successes), _as_floats("counts", counts)
     try:
-        k, n = np.broadcast_arrays(k, n)
-    except ValueError:
-        raise ValueError(f"successes and counts must have one shape, got {k.shape} and {n.shape}") from None
+        k, n = np.broadcast_arrays(np.asarray(successes, np.float64), np.asarray(counts, np.float64))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"successes and counts must be numbers of one shape: {error}") from None
     valid = (k >= 0) & (k <= n)
     if not valid.all():
         bad = int(np.argmin(valid.ravel()))
@@ -165,10 +146,3 @@ def wilson_interval(successes: ArrayLike, counts: ArrayLike, level: float = 0.95
     low = np.where(k == 0, 0.0, np.clip(middle - half, 0, 1))
     high = np.where(k == n, 1.0, np.clip(middle + half, 0, 1))
     return np.where(n == 0, np.nan, low), np.where(n == 0, np.nan, high)
-
-
-def _as_floats(name: str, values: ArrayLike) -> Array:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{name} must be numbers: {error}") from None

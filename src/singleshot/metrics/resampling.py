@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.checks import check_size
-from singleshot.metrics.binning import GRID, BinSums, bin_index, equal_mass_index
+from singleshot.metrics.binning import GRID, Array, BinSums, bin_index, equal_mass_index
 from singleshot.metrics.examples import Examples
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 GROUPS = 1000
 """The default number of groups; the width of an interval then varies by about 1 / √(2 · groups) = 2 %."""
+BLOCK = 250
+"""Resamples held at a time, about 50 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +50,19 @@ class SortedExamples:
 
 
 class ResampleSums(NamedTuple):
-    """Sums and means of one resample; of many with a leading axis."""
+    """Sums of the cells (cells,) and means of one resample; a leading axis for many resamples."""
 
-    cells: BinSums
+    size: Array
+    correct: Array
+    confidence: Array
     nll: Array
     brier: Array
     aurc: Array
+
+    @property
+    def cells(self) -> BinSums:
+        """The sums of the cells."""
+        return BinSums(self.size, self.correct, self.confidence)
 
 
 def sort_examples(examples: Examples, bins: int) -> SortedExamples:
@@ -100,7 +109,9 @@ def resample(table: SortedExamples, counts: Ints) -> ResampleSums:
     brier = float(weights @ table.brier) / len(table)
     weights *= table.confidence
     return ResampleSums(
-        cells=BinSums(count.astype(float), (count - wrong).astype(float), np.add.reduceat(weights, table.cells)),
+        size=count.astype(float),
+        correct=(count - wrong).astype(float),
+        confidence=np.add.reduceat(weights, table.cells),
         nll=np.asarray(nll),
         brier=np.asarray(brier),
         aurc=np.asarray(_aurc_of_examples(seen, errors, table.ties)),
@@ -122,17 +133,22 @@ def draw_counts(examples: int, replicates: int, seed: int) -> Iterator[Ints]:
 def draw_resamples(
     table: SortedExamples, replicates: int, seed: int, *, groups: int | None = None, by_position: bool = False
 ) -> Iterator[ResampleSums]:
-    """Draw bootstrap resamples of the examples, or of random groups of them.
+    """Draw bootstrap resamples of the examples, or of random groups of them, in blocks.
 
     With ``by_position``, a seed draws the same examples for every classifier, as paired comparisons require.
     """
     if groups is not None:
-        return resample_groups(table, groups, replicates, seed)
+        drawn = resample_groups(table, groups, replicates, seed)
+        for first in range(0, replicates, BLOCK):
+            yield ResampleSums(*(values[first : first + BLOCK] for values in drawn))
+        return
     draws = draw_counts(len(table), replicates, seed)
-    return (resample(table, counts[table.order] if by_position else counts) for counts in draws)
+    resamples = (resample(table, counts[table.order] if by_position else counts) for counts in draws)
+    while block := list(islice(resamples, BLOCK)):
+        yield ResampleSums(*map(np.stack, zip(*block, strict=True)))
 
 
-def resample_groups(table: SortedExamples, groups: int, replicates: int, seed: int) -> Iterator[ResampleSums]:
+def resample_groups(table: SortedExamples, groups: int, replicates: int, seed: int) -> ResampleSums:
     """Resample random groups of nearly equal size; a seed draws the same groups for every classifier.
 
     The AURC treats the examples of a cell (confidences at most 1/1024 apart) as ties. The error of that is known for
@@ -156,19 +172,8 @@ def resample_groups(table: SortedExamples, groups: int, replicates: int, seed: i
         for values, infinite in ((table.nll, len(table.infinite_nll)), (table.brier, 0))
     )
     own = whole(table)
-    aurc = _aurc_of_cells(count, correct) + (own.aurc - _aurc_of_cells(own.cells.size, own.cells.correct))
-    for one in range(replicates):
-        yield ResampleSums(
-            BinSums(count[one], correct[one], confidence[one]),
-            *(np.asarray(values[one]) for values in (nll, brier, aurc)),
-        )
-
-
-def stack(resamples: list[ResampleSums]) -> ResampleSums:
-    """Stack resamples along a new leading axis."""
-    cells = (np.stack([getattr(one.cells, name) for one in resamples]) for name in BinSums._fields)
-    means = (np.stack([getattr(one, name) for one in resamples]) for name in ("nll", "brier", "aurc"))
-    return ResampleSums(BinSums(*cells), *means)
+    aurc = _aurc_of_cells(count, correct) + (own.aurc - _aurc_of_cells(own.size, own.correct))
+    return ResampleSums(count, correct, confidence, nll, brier, aurc)
 
 
 def binned(cells: BinSums, starts: Ints) -> BinSums:

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from singleshot.common.checks import check_level
+from singleshot.metrics.binning import Array
 from singleshot.metrics.examples import Examples
 
-Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 STARTS = (0.999, 0.99, 0.975, 0.95, 0.9, 0.8, 0.6, 0.4)
@@ -40,9 +40,6 @@ class RiskCoverage:
         """The AURC minus that of an oracle which accepts all correct predictions before any wrong one."""
         correct = round((1 - float(self.risk[-1])) * self.count)
         return float(excess_over_oracle(self.aurc, correct, self.count))
-
-    def __str__(self) -> str:
-        return f"AURC {self.aurc:.4g}, excess AURC {self.excess_aurc:.4g}, {self.count:,} examples"
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.checks import check_choice, check_level, check_size
-from singleshot.metrics.estimates import BIASED_UP, HIGHER_IS_BETTER, METRICS, Estimator
+from singleshot.metrics.estimates import BIASED_UP, HIGHER_IS_BETTER, METRICS, Estimator, Resampled
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.intervals import around, unbiased_metrics
-from singleshot.metrics.resampling import draw_resamples, sort_examples
+from singleshot.metrics.intervals import around
+from singleshot.metrics.resampling import sort_examples
 
 STATISTICS = ("ece", "total")
 
@@ -85,17 +85,6 @@ class Comparison:
         return f"{self.metric}: A {self.a:.4g}, B {self.b:.4g}, A − B {interval}, p = {self.p_value:.3g}"
 
 
-@dataclass(frozen=True, eq=False)
-class Resampled:
-    """Metrics of a classifier in resamples that are the same for every classifier of the same examples."""
-
-    count: int  # examples
-    labels_digest: str
-    plain: dict[str, float]
-    centres: dict[str, float]  # without the bias from sampling noise
-    values: dict[str, NDArray[np.float64]]  # one per resample, without that bias
-
-
 def paired_bootstrap(
     a: Examples,
     b: Examples,
@@ -121,10 +110,21 @@ def paired_bootstrap(
     (-0.18, 1.0)
     """
     check_level(level)
-    _check_same_data(len(a), len(b), a.labels_digest, b.labels_digest)
+    if len(a) != len(b):
+        raise ValueError(f"a and b must be predictions of the same examples, got {len(a)} and {len(b)} of them")
+    if a.labels_digest and b.labels_digest and a.labels_digest != b.labels_digest:
+        raise ValueError(
+            "a and b must be predictions of the same examples in the same order, but their labels differ; sort both "
+            "the same way first"
+        )
     first, second = (
         resampled_metrics(examples, (metric,), replicates=replicates, seed=seed, bins=bins) for examples in (a, b)
     )
+    if not np.isfinite([first.plain[metric], second.plain[metric]]).all():
+        raise ValueError(
+            f"metric={metric!r} is infinite because a label has probability 0, and infinities cannot be compared; use "
+            "logits= or another metric"
+        )
     return compare_resampled(first, second, metric, level=level)
 
 
@@ -144,22 +144,11 @@ def resampled_metrics(
     for metric in metrics:
         check_choice("metric", metric, METRICS)
     check_size("replicates", replicates, least=2)
-    estimator = Estimator.of(examples, bins)
-    draws = draw_resamples(estimator.table, replicates, seed, groups=groups, by_position=True)
-    values = unbiased_metrics(estimator, draws, metrics)
-    plain, centres = estimator.estimates(metrics), estimator.centres(values)
-    return Resampled(len(examples), examples.labels_digest, plain, centres, values)
+    return Estimator(examples, bins).resample(replicates, seed, metrics, groups=groups, by_position=True)
 
 
 def compare_resampled(a: Resampled, b: Resampled, metric: str, *, level: float = 0.95) -> Comparison:
-    """Compare two classifiers by a metric that both were resampled for, with the same options."""
-    _check_same_data(a.count, b.count, a.labels_digest, b.labels_digest)
-    plain = [a.plain[metric], b.plain[metric]]
-    if not np.isfinite(plain).all():
-        raise ValueError(
-            f"metric={metric!r} is infinite because a label has probability 0, and infinities cannot be compared; use "
-            "logits= or another metric"
-        )
+    """Compare two classifiers by a finite metric of the same resamples of the same examples."""
     difference = a.centres[metric] - b.centres[metric]
     differences = a.values[metric] - b.values[metric]
     low, high = around(difference, differences, level, reflect=metric in BIASED_UP)
@@ -168,21 +157,11 @@ def compare_resampled(a: Resampled, b: Resampled, metric: str, *, level: float =
     sign = -1 if metric in HIGHER_IS_BETTER else 1
     return Comparison(
         metric=metric,
-        a=plain[0],
-        b=plain[1],
+        a=a.plain[metric],
+        b=b.plain[metric],
         difference=difference,
         low=low,
         high=high,
         p_value=(1 + as_far) / (1 + len(differences)),
         a_is_better=float((sign * (difference + noise) < 0).mean()),
     )
-
-
-def _check_same_data(a: int, b: int, a_digest: str, b_digest: str) -> None:
-    if a != b:
-        raise ValueError(f"a and b must be predictions of the same examples, got {a} and {b} of them")
-    if a_digest and b_digest and a_digest != b_digest:
-        raise ValueError(
-            "a and b must be predictions of the same examples in the same order, but their labels differ; sort both "
-            "the same way first"
-        )

@@ -19,7 +19,6 @@ Options = dict[str, "int | str"]
 Layout = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 FORMAT_VERSION = 1
-HEADER_BYTES = 512  # the length of the options as text when processes compare them
 
 
 class AdditiveState(ABC):
@@ -69,18 +68,18 @@ class AdditiveState(ABC):
 
         Afterwards every process holds the sums of all. A second call would count every example again.
         """
-        device = _collective_device(group)
-        for options in _gather_options(self._options, device, group):
+        if not (dist.is_available() and dist.is_initialized()):
+            raise ValueError("all_reduce needs torch.distributed.init_process_group first")
+        gathered: list[Any] = [None] * dist.get_world_size(group)
+        dist.all_gather_object(gathered, self._options, group=group)
+        for options in gathered:
             self._agree_on_options(options)
+        device = "cuda" if dist.get_backend(group) == "nccl" else "cpu"  # NCCL needs CUDA tensors
         shared = {name: total.to(device, copy=True) for name, total in self._sums.items()}
         for total in shared.values():
             dist.all_reduce(total, group=group)
         self._sums = {name: total.cpu() for name, total in shared.items()}
         return self
-
-    def copy(self: State) -> State:
-        """Return an independent copy."""
-        return type(self)._with_options(self._options).merge(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as plain numbers, exact to the last bit."""
@@ -107,28 +106,19 @@ class AdditiveState(ABC):
             raise ValueError(f"damaged {cls.__name__}: no data gives these sums")
         return state
 
-    def to_json(self) -> str:
-        """Return the state as JSON text."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    @classmethod
-    def from_json(cls: type[State], text: str) -> State:
-        """Restore a state from `to_json`; raise ValueError for anything else."""
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"not JSON: {error}") from None
-        return cls.from_dict(content)
-
     def save(self, path: str | Path) -> None:
         """Write the state to a JSON file, atomically."""
-        write_text(Path(path), self.to_json())
+        write_text(Path(path), json.dumps(self.to_dict(), allow_nan=False))
 
     @classmethod
     def load(cls: type[State], path: str | Path) -> State:
-        """Read a state written by `save`."""
+        """Read a state written by `save`; raise ValueError for any other file."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}: not JSON: {error}") from None
+        try:
+            return cls.from_dict(content)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -148,22 +138,6 @@ class AdditiveState(ABC):
             raise ValueError(f"cannot merge states with different options: {self._options} and {other}")
         if not self._options["classes"]:
             AdditiveState.__init__(self, dict(other))
-
-
-def _collective_device(group: dist.ProcessGroup | None) -> torch.device:
-    """Return the device of the group's collectives; NCCL needs CUDA tensors."""
-    if not (dist.is_available() and dist.is_initialized()):
-        raise ValueError("all_reduce needs torch.distributed.init_process_group first")
-    return torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
-
-
-def _gather_options(options: Options, device: torch.device, group: dist.ProcessGroup | None) -> list[Options]:
-    """Return the options of every process, exchanged as text of fixed length."""
-    text = json.dumps(options).encode().ljust(HEADER_BYTES)
-    mine = torch.tensor(list(text), dtype=torch.uint8, device=device)
-    everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(everyone, mine, group=group)
-    return [json.loads(bytes(one.tolist())) for one in everyone]
 
 
 def _encode(total: Tensor) -> Any:
