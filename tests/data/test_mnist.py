@@ -80,9 +80,9 @@ def test_damaged_files_are_reported(tmp_path: Path, decoded: Path) -> None:
     packed = gzip.compress(IMAGE_BYTES)
     for name, damaged, message in [
         (LABELS, b"", "starts with nothing, expected 00 00 08 01"),
-        (LABELS, IMAGE_BYTES, "starts with 00 00 08 03, expected 00 00 08 01"),
+        (LABELS, IMAGE_BYTES, "starts with 00 00 08 03 .*, expected 00 00 08 01 and a shape"),
         (IMAGES, b"\x00\x00\x0d\x03" + IMAGE_BYTES[4:], "starts with 00 00 0d 03"),
-        (IMAGES, IMAGE_BYTES[:10], "ends within its header"),
+        (IMAGES, IMAGE_BYTES[:10], "starts with 00 00 08 03 00 00 00 0c 00 00, expected 00 00 08 03 and a shape"),
         (IMAGES, IMAGE_BYTES[:-1], "is shorter than the 9,408 bytes in its header"),
         (IMAGES, IMAGE_BYTES + b"\x00", "is longer than the 9,408 bytes"),
         (LABELS, LABEL_BYTES[:-3], "is shorter than the 12 bytes"),
@@ -119,7 +119,7 @@ def test_gzip_bomb_is_not_decompressed(tmp_path: Path) -> None:
             file.write(bytes(2**20))
     tracemalloc.start()
     with pytest.raises(ValueError, match=r"bomb\.gz is longer than the 12 bytes"):
-        list(read_idx(path, ()))
+        read_idx(path, ())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**20
@@ -144,4 +144,4 @@ def test_any_bytes_are_items_or_an_error(tmp_path_factory: pytest.TempPathFactor
     length = int.from_bytes(expected[4:8], "big")
     valid = expected[:4] == b"\x00\x00\x08\x01" and len(expected) == 8 + length > 8
     with nullcontext() if valid else pytest.raises(ValueError, match=path.name):
-        assert np.concatenate(list(read_idx(path, ()))).tobytes() == expected[8:]
+        assert read_idx(path, ()).tobytes() == expected[8:]

@@ -9,8 +9,8 @@ import os
 import re
 import shutil
 import warnings
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -38,51 +38,37 @@ class NpyWriter:
         self.dtype = dtype
         self.item_shape = item_shape
         self.count = 0
-        self.file = path.open("wb")
+        self._file = path.open("wb")
 
     def __enter__(self) -> NpyWriter:
         self._write_header()
-        self.start = self.file.tell()
         return self
 
     def append(self, items: np.ndarray[Any, Any]) -> None:
         """Add items (N, *item_shape)."""
         if items.dtype != self.dtype or items.shape[1:] != self.item_shape:
             raise ValueError(f"items are {items.dtype} {items.shape[1:]}, expected {self.dtype} {self.item_shape}")
-        self.file.write(np.ascontiguousarray(items).data)
+        self._file.write(np.ascontiguousarray(items).data)
         self.count += len(items)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self.file:
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._file:
             if kind is None:
-                self.file.seek(0)
+                self._file.seek(0)
                 self._write_header()  # numpy pads the header so that its length does not depend on the count
-                if self.file.tell() != self.start:
-                    raise RuntimeError("the header of an .npy file changed its length")
-                self.file.flush()
-                os.fsync(self.file.fileno())
+                self._file.flush()
+                os.fsync(self._file.fileno())
 
     def _write_header(self) -> None:
-        np.lib.format.write_array_header_1_0(
-            self.file,
-            {"descr": self.dtype.str, "fortran_order": False, "shape": (self.count, *self.item_shape)},
-        )
+        shape = (self.count, *self.item_shape)
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
 
 
-class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Meta(msgspec.Struct, frozen=True):
     """The content of ``meta.json``."""
 
-    format: int
-    name: str
     root: str  # the folder of the source files
-    files: int  # number of source files
-    image_size: int
-    channels: int
-    class_names: list[str]
-    train_images: int
-    test_images: int
     mean: list[float]
     std: list[float]
     unreadable: int  # number of images that were skipped
@@ -116,7 +102,14 @@ def load_source(source: ImageSource, image_size: int, *, skip_unreadable: bool =
             raise OSError(f"{entry} was written but cannot be read back")
     dataset, meta = found
     if meta.unreadable:
-        _report_unreadable(meta, skip_unreadable)
+        total = len(dataset.train) + len(dataset.test) + meta.unreadable
+        count = f"{meta.unreadable:,} of {total:,} images in {meta.root}"
+        more = meta.unreadable - len(meta.unreadable_examples)
+        listed = "; ".join(meta.unreadable_examples) + (f"; and {more} more" if more else "")
+        if not skip_unreadable:
+            advice = "Repair or remove them, or skip them with --skip-unreadable"
+            raise ValueError(f"{count} cannot be read: {listed}. {advice}")
+        warnings.warn(UnreadableImagesWarning(f"skipped {count}: {listed}", meta.unreadable), stacklevel=3)
     return dataset
 
 
@@ -133,28 +126,31 @@ def _fingerprint(source: ImageSource, image_size: int) -> str:
 def _read(entry: Path, source: ImageSource, image_size: int) -> tuple[Dataset, Meta] | None:
     """Map the images of a cache entry. Return None if the entry is missing or damaged."""
     try:
-        meta = msgspec.convert(json.loads((entry / "meta.json").read_bytes()), Meta)
-        if (meta.format, meta.image_size, meta.channels) != (FORMAT, image_size, source.channels):
+        meta = _read_meta(entry)
+        shape = (len(meta.mean), image_size, image_size)
+        if not len(meta.mean) == len(meta.std) == source.channels:
             return None
-        if not len(meta.mean) == len(meta.std) == meta.channels or tuple(meta.class_names) != source.class_names:
-            return None
-        train = _read_split(entry, "train", meta.train_images, meta)
-        test = _read_split(entry, "test", meta.test_images, meta)
+        train, test = (_read_split(entry, split, shape, len(source.class_names)) for split in ("train", "test"))
     except (OSError, ValueError, TypeError, EOFError):
         return None
     return Dataset(source.name, train, test, source.class_names, tuple(meta.mean), tuple(meta.std)), meta
 
 
-def _read_split(entry: Path, split: str, count: int, meta: Meta) -> Images:
+def _read_meta(entry: Path) -> Meta:
+    # json, not msgspec: names of files that are not valid UTF-8 contain surrogates, which msgspec refuses.
+    return msgspec.convert(json.loads((entry / "meta.json").read_bytes()), Meta)
+
+
+def _read_split(entry: Path, split: str, shape: tuple[int, ...], classes: int) -> Images:
     import torch
 
     # Copy on write: torch requires writable memory, and the file must not change.
     images = np.load(entry / f"{split}_images.npy", mmap_mode="c", allow_pickle=False)
     labels = np.load(entry / f"{split}_labels.npy", allow_pickle=False)
-    shape = (count, meta.channels, meta.image_size, meta.image_size)
-    if (images.dtype, images.shape) != (np.uint8, shape) or (labels.dtype, labels.shape) != (np.int64, (count,)):
+    expected = (np.uint8, shape, np.int64, images.shape[:1])
+    if (images.dtype, images.shape[1:], labels.dtype, labels.shape) != expected:
         raise ValueError(f"{split}: {images.dtype} {images.shape} and {labels.dtype} {labels.shape}")
-    if labels.min() < 0 or labels.max() >= len(meta.class_names):
+    if labels.min() < 0 or labels.max() >= classes:
         raise ValueError(f"{split}: labels in [{labels.min()}, {labels.max()}]")
     return Images(torch.from_numpy(images), torch.from_numpy(labels))
 
@@ -183,8 +179,7 @@ def _build(entry: Path, source: ImageSource, image_size: int) -> None:
 def _decode(folder: Path, source: ImageSource, image_size: int) -> None:
     """Decode a source into a folder, one batch at a time."""
     counts = PixelCounts(source.channels)
-    sizes: dict[str, int] = {}
-    trained: set[int] = set()
+    seen: dict[str, set[int]] = {"train": set(), "test": set()}
     unreadable: list[str] = []
     shape = (source.channels, image_size, image_size)
     with decoding_progress(source.name, source.image_files) as advance:
@@ -196,58 +191,25 @@ def _decode(folder: Path, source: ImageSource, image_size: int) -> None:
                 for batch in read_batches(image_size):
                     images.append(batch.images)
                     labels.append(batch.labels)
+                    seen[split].update(batch.labels.tolist())
                     if split == "train":
                         counts.add(batch.images)
-                        trained.update(batch.labels.tolist())
                     unreadable += batch.unreadable
                     advance(len(batch.labels) + len(batch.unreadable))
-            sizes[split] = labels.count
-    absent = sorted(set(range(len(source.class_names))) - trained)
-    if unreadable and (absent or not sizes["test"]):
-        what = f"training images for class {source.class_names[absent[0]]!r}" if absent else "test images"
+    absent = [name for label, name in enumerate(source.class_names) if label not in seen["train"]]
+    if unreadable and (absent or not seen["test"]):
+        what = f"training images for class {absent[0]!r}" if absent else "test images"
         raise ValueError(
             f"{source.root} has no readable {what}: {len(unreadable)} images cannot be read, such as: {unreadable[0]}"
         )
-    meta = Meta(
-        format=FORMAT,
-        name=source.name,
-        root=str(source.root.resolve()),
-        files=len(source.files),
-        image_size=image_size,
-        channels=source.channels,
-        class_names=list(source.class_names),
-        train_images=sizes["train"],
-        test_images=sizes["test"],
-        mean=list(counts.mean()),
-        std=list(counts.std()),
-        unreadable=len(unreadable),
-        unreadable_examples=unreadable[:MAX_EXAMPLES],
-    )
-    # json, not msgspec: names of files that are not valid UTF-8 contain surrogates, which msgspec refuses.
+    root = str(source.root.resolve())
+    meta = Meta(root, list(counts.mean()), list(counts.std()), len(unreadable), unreadable[:MAX_EXAMPLES])
     write_text(folder / "meta.json", json.dumps(msgspec.structs.asdict(meta), indent=2))
 
 
 def _remove_outdated(entry: Path, source: ImageSource) -> None:
     """Remove entries that were decoded from an earlier state of the same folder."""
     for other in entry.parent.iterdir():
-        if other == entry or not other.is_dir():
-            continue
-        try:
-            outdated = json.loads((other / "meta.json").read_bytes())["root"] == str(source.root.resolve())
-        except (OSError, ValueError, TypeError, KeyError):
-            continue
-        if outdated:
-            shutil.rmtree(other, ignore_errors=True)
-
-
-def _report_unreadable(meta: Meta, skip_unreadable: bool) -> None:
-    total = meta.train_images + meta.test_images + meta.unreadable
-    more = meta.unreadable - len(meta.unreadable_examples)
-    listed = "; ".join(meta.unreadable_examples) + (f"; and {more} more" if more else "")
-    if not skip_unreadable:
-        raise ValueError(
-            f"{meta.unreadable:,} of {total:,} images in {meta.root} cannot be read: {listed}. "
-            "Repair or remove them, or skip them with --skip-unreadable"
-        )
-    message = f"skipped {meta.unreadable:,} of {total:,} images in {meta.root}: {listed}"
-    warnings.warn(UnreadableImagesWarning(message, meta.unreadable), stacklevel=4)
+        with suppress(OSError, ValueError, TypeError):
+            if other != entry and _read_meta(other).root == str(source.root.resolve()):
+                shutil.rmtree(other, ignore_errors=True)

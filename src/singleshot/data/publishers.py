@@ -54,6 +54,7 @@ class Publication:
     folders: tuple[str, ...]  # in the data root; downloads go to the first, others are in common use
     downloads: tuple[RemoteFile, ...]
     layouts: tuple[DatasetLayout, ...]
+    class_names: tuple[str, ...] = ()  # if the files do not contain them
     unpacked_bytes: int | None = None  # approximate content of the archive; None if the files are not archived
 
     @property

@@ -88,7 +88,7 @@ def _published_source(published: Publication, root: Path) -> ImageSource:
     if layout.name == "idx":
         from singleshot.data.formats.mnist import mnist_source
 
-        return mnist_source(published.name, folder, paths)
+        return mnist_source(published, folder, paths)
     from singleshot.data.formats.cifar import cifar_source
 
     return cifar_source(published, folder, paths, pickled=layout.name == "python")

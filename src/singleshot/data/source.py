@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from singleshot.data.decoding import Pixels, UnreadableImageError, decode_image
+from singleshot.data.decoding import Pixels, UnreadableImageError, decode_image, resize_images
 
 Labels = npt.NDArray[np.int64]
 LabelledFile = tuple[Path, int]
@@ -67,18 +68,17 @@ def _decode_files(files: Sequence[LabelledFile], size: int) -> Iterator[ImageBat
     for start in range(0, len(files), BATCH):
         images, labels, unreadable = [], [], []
         for path, label in files[start : start + BATCH]:
-            pixels = _decode_or_explain(path, size)
-            if isinstance(pixels, str):
-                unreadable.append(pixels)
-            else:
-                images.append(pixels)
+            try:
+                images.append(decode_image(path, size, channels=3))
                 labels.append(label)
+            except UnreadableImageError as error:  # noqa: PERF203
+                unreadable.append(str(error))
         stacked = np.stack(images) if images else np.empty((0, 3, size, size), np.uint8)
         yield ImageBatch(stacked, np.array(labels, np.int64), tuple(unreadable))
 
 
-def _decode_or_explain(path: Path, size: int) -> Pixels | str:
-    try:
-        return decode_image(path, size, channels=3)
-    except UnreadableImageError as error:
-        return str(error)
+def resized_batches(images: Pixels, labels: npt.NDArray[np.integer[Any]], size: int) -> Iterator[ImageBatch]:
+    """Resize images (N, C, H, W) in batches."""
+    for start in range(0, len(images), BATCH):
+        part = slice(start, start + BATCH)
+        yield ImageBatch(resize_images(images[part], size), labels[part].astype(np.int64))

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from singleshot.data.decoding import resize_images
+from singleshot.data.decoding import Pixels
 from singleshot.data.formats.restricted_pickle import read_pickled_dict
 from singleshot.data.publishers import Publication
-from singleshot.data.source import BATCH, ImageBatch, ImageSource, Labels
+from singleshot.data.source import ImageBatch, ImageSource, Labels, resized_batches
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
@@ -24,9 +24,10 @@ def cifar_source(published: Publication, folder: Path, files: Sequence[Path], *,
     classes = published.classes
     read = _read_pickled if pickled else _read_binary
 
-    def read_train(size: int) -> Iterator[ImageBatch]:
-        for path in train:
-            yield from read(path, published.train_images // len(train), classes, size)
+    def batches(paths: Sequence[Path], images: int, size: int) -> Iterator[ImageBatch]:
+        for path in paths:
+            pixels, labels = read(path, images // len(paths), classes)
+            yield from resized_batches(pixels.reshape(-1, 3, SIDE, SIDE), labels, size)
 
     return ImageSource(
         name=published.name,
@@ -34,33 +35,25 @@ def cifar_source(published: Publication, folder: Path, files: Sequence[Path], *,
         files=tuple(files),
         class_names=_class_names(names, classes, pickled=pickled),
         channels=3,
-        train=read_train,
-        test=lambda size: read(test, published.test_images, classes, size),
+        train=lambda size: batches(train, published.train_images, size),
+        test=lambda size: batches([test], published.test_images, size),
     )
 
 
-def _read_binary(path: Path, count: int, classes: int, size: int) -> Iterator[ImageBatch]:
+def _read_binary(path: Path, count: int, classes: int) -> tuple[Pixels, Labels]:
     """Read records of label bytes followed by the red, green and blue planes."""
     label_classes = (10,) if classes == 10 else (20, classes)  # CIFAR-100: the coarse label, then the fine one
-    label_bytes = len(label_classes)
-    record = label_bytes + PIXELS
-    found, expected = path.stat().st_size, count * record
-    if found != expected:
+    record = len(label_classes) + PIXELS
+    found = path.stat().st_size
+    if found != count * record:
         raise ValueError(f"{path} has {found:,} bytes, expected {count:,} records of {record}; {_DAMAGED}")
-    with path.open("rb") as file:
-        for start in range(0, count, BATCH):
-            length = min(BATCH, count - start)
-            content = np.frombuffer(file.read(length * record), np.uint8)
-            if len(content) != length * record:  # truncated since the size was checked
-                raise ValueError(f"{path} ends after {file.tell():,} bytes, expected {expected:,}; {_DAMAGED}")
-            records = content.reshape(length, record)
-            for column, limit in enumerate(label_classes):
-                _check_labels(path, records[:, column], limit, start)
-            images = records[:, label_bytes:].reshape(length, 3, SIDE, SIDE)
-            yield ImageBatch(resize_images(images, size), records[:, label_bytes - 1].astype(np.int64))
+    records = np.fromfile(path, np.uint8).reshape(count, record)
+    for column, limit in enumerate(label_classes):
+        _check_labels(path, records[:, column], limit)
+    return records[:, -PIXELS:], records[:, len(label_classes) - 1].astype(np.int64)
 
 
-def _read_pickled(path: Path, count: int, classes: int, size: int) -> Iterator[ImageBatch]:
+def _read_pickled(path: Path, count: int, classes: int) -> tuple[Pixels, Labels]:
     """Read a pickled dict with an array of pixels and a list of labels."""
     content = read_pickled_dict(path)
     data, key = content.get("data"), "labels" if classes == 10 else "fine_labels"
@@ -68,11 +61,8 @@ def _read_pickled(path: Path, count: int, classes: int, size: int) -> Iterator[I
         found = f"{data.dtype} of shape {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
         raise ValueError(f"{path}: 'data' is {found}, expected uint8 of shape ({count}, {PIXELS}); {_DAMAGED}")
     labels = _as_labels(path, content.get(key), key, count)
-    _check_labels(path, labels, classes, 0)
-    images = data.reshape(count, 3, SIDE, SIDE)
-    for start in range(0, count, BATCH):
-        part = slice(start, start + BATCH)
-        yield ImageBatch(resize_images(images[part], size), labels[part])
+    _check_labels(path, labels, classes)
+    return data, labels
 
 
 def _as_labels(path: Path, labels: Any, key: str, count: int) -> Labels:
@@ -84,13 +74,11 @@ def _as_labels(path: Path, labels: Any, key: str, count: int) -> Labels:
     return np.array([max(-1, min(label, 255)) for label in labels], np.int64)  # Python integers may exceed 64 bits
 
 
-def _check_labels(path: Path, labels: Any, classes: int, start: int) -> None:
+def _check_labels(path: Path, labels: Any, classes: int) -> None:
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
         label = int(labels[wrong[0]])
-        raise ValueError(
-            f"{path}: record {start + wrong[0]} has label {label}, expected 0 to {classes - 1}; {_DAMAGED}"
-        )
+        raise ValueError(f"{path}: record {wrong[0]} has label {label}, expected 0 to {classes - 1}; {_DAMAGED}")
 
 
 def _class_names(path: Path, classes: int, *, pickled: bool) -> tuple[str, ...]:

@@ -8,42 +8,26 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import numpy as np
 
-from singleshot.data.decoding import Pixels, resize_images
-from singleshot.data.source import BATCH, ImageBatch, ImageSource
+from singleshot.data.decoding import Pixels
+from singleshot.data.publishers import Publication
+from singleshot.data.source import ImageBatch, ImageSource, resized_batches
 
 MAX_ITEMS = 1_000_000  # the largest dataset in this format has 814,255
 UNSIGNED_BYTE = 0x08
 SIDE = 28
-
-CLASS_NAMES = {
-    "mnist": tuple("0123456789"),
-    "fashion_mnist": (
-        "T-shirt/top",
-        "Trouser",
-        "Pullover",
-        "Dress",
-        "Coat",
-        "Sandal",
-        "Shirt",
-        "Sneaker",
-        "Bag",
-        "Ankle boot",
-    ),
-}
 _DAMAGED = "the file is damaged, download it again"
 
 
-def mnist_source(name: str, folder: Path, files: Sequence[Path]) -> ImageSource:
+def mnist_source(published: Publication, folder: Path, files: Sequence[Path]) -> ImageSource:
     """Read MNIST or Fashion-MNIST from the training images and labels, and the test images and labels."""
     return ImageSource(
-        name=name,
+        name=published.name,
         root=folder,
         files=tuple(files),
-        class_names=CLASS_NAMES[name],
+        class_names=published.class_names,
         channels=1,
         train=lambda size: _read_batches(files[0], files[1], size),
         test=lambda size: _read_batches(files[2], files[3], size),
@@ -51,65 +35,38 @@ def mnist_source(name: str, folder: Path, files: Sequence[Path]) -> ImageSource:
 
 
 def _read_batches(images_path: Path, labels_path: Path, size: int) -> Iterator[ImageBatch]:
-    labels = np.concatenate(list(read_idx(labels_path, ())))
+    labels = read_idx(labels_path, ())
     wrong = np.flatnonzero(labels > 9)
     if len(wrong):
         raise ValueError(f"{labels_path}: label {wrong[0]} is {labels[wrong[0]]}, expected 0 to 9; {_DAMAGED}")
-    start = 0
-    for images in read_idx(images_path, (SIDE, SIDE), count=len(labels)):
-        stop = start + len(images)
-        yield ImageBatch(resize_images(images[:, None], size), labels[start:stop].astype(np.int64))
-        start = stop
+    images = read_idx(images_path, (SIDE, SIDE))
+    if len(images) != len(labels):
+        raise ValueError(f"{images_path} has {len(images):,} images, but there are {len(labels):,} labels; {_DAMAGED}")
+    yield from resized_batches(images[:, None], labels, size)
 
 
-def read_idx(path: Path, item_shape: tuple[int, ...], count: int | None = None) -> Iterator[Pixels]:
-    """Yield the items of an idx file of bytes in batches.
-
-    Raise a ValueError if the items do not have the given shape, if there are not ``count`` items, or if the file does
-    not have the length its header states.
-    """
-    try:
-        with _open(path) as file:
-            items = _read_count(path, file, item_shape)
-            if count not in (None, items):
-                raise ValueError(f"{path} has {items:,} images, but there are {count:,} labels; {_DAMAGED}")
-            item_bytes = math.prod(item_shape)
-            for start in range(0, items, BATCH):
-                length = min(BATCH, items - start)
-                content = file.read(length * item_bytes)
-                if len(content) < length * item_bytes:
-                    raise ValueError(
-                        f"{path} is shorter than the {items * item_bytes:,} bytes in its header; {_DAMAGED}"
-                    )
-                yield np.frombuffer(content, np.uint8).reshape(length, *item_shape)
-            if file.read(1):
-                raise ValueError(f"{path} is longer than the {items * item_bytes:,} bytes in its header; {_DAMAGED}")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is not a valid gzip file ({error}); {_DAMAGED}") from None
-
-
-def _open(path: Path) -> BinaryIO:
-    return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
-
-
-def _read_count(path: Path, file: BinaryIO, item_shape: tuple[int, ...]) -> int:
-    """Read the header and return the number of items."""
+def read_idx(path: Path, item_shape: tuple[int, ...]) -> Pixels:
+    """Read an idx file of bytes, with items of the given shape."""
     dimensions = 1 + len(item_shape)
     expected = bytes([0, 0, UNSIGNED_BYTE, dimensions])
-    magic = file.read(4)
-    if magic != expected:
-        raise ValueError(
-            f"{path} starts with {magic.hex(' ') or 'nothing'}, expected {expected.hex(' ')} for an idx file of "
-            f"bytes with {dimensions} dimension{'s' * (dimensions > 1)}; {_DAMAGED}"
-        )
-    lengths = file.read(4 * dimensions)
-    if len(lengths) < 4 * dimensions:
-        raise ValueError(f"{path} ends within its header; {_DAMAGED}")
-    items, *shape = struct.unpack(f">{dimensions}I", lengths)
-    if tuple(shape) != item_shape or not 0 < items <= MAX_ITEMS:
-        found = " × ".join(map(str, (items, *shape)))
-        expected_shape = " × ".join(["N", *map(str, item_shape)])
-        raise ValueError(
-            f"{path} has shape {found}, expected {expected_shape} with N from 1 to {MAX_ITEMS:,}; {_DAMAGED}"
-        )
-    return int(items)
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            magic, lengths = file.read(4), file.read(4 * dimensions)
+            if magic != expected or len(lengths) < 4 * dimensions:
+                found = (magic + lengths).hex(" ") or "nothing"
+                raise ValueError(f"{path} starts with {found}, expected {expected.hex(' ')} and a shape; {_DAMAGED}")
+            items, *shape = struct.unpack(f">{dimensions}I", lengths)
+            if tuple(shape) != item_shape or not 0 < items <= MAX_ITEMS:
+                found = " × ".join(map(str, (items, *shape)))
+                wanted = " × ".join(["N", *map(str, item_shape)])
+                raise ValueError(
+                    f"{path} has shape {found}, expected {wanted} with N from 1 to {MAX_ITEMS:,}; {_DAMAGED}"
+                )
+            size = items * math.prod(item_shape)
+            content = file.read(size + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is not a valid gzip file ({error}); {_DAMAGED}") from None
+    if len(content) != size:
+        comparison = "shorter" if len(content) < size else "longer"
+        raise ValueError(f"{path} is {comparison} than the {size:,} bytes in its header; {_DAMAGED}")
+    return np.frombuffer(content, np.uint8).reshape(items, *item_shape)
