@@ -8,7 +8,6 @@ import shutil
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from singleshot.data.published.archive import extract
 
 FILES = {"set/a.bin": b"a" * 1000, "set/inner/b.txt": b"b", "set/empty": b"", "set/ä ö.txt": b"umlauts"}
-KINDS = ["tar", "tar.gz", "zip"]
+KINDS = ["tar.gz", "zip"]
+MAX_BYTES = 1_000_000
 
 
 def tar_member(name: str, content: bytes = b"", **fields: object) -> tuple[tarfile.TarInfo, bytes]:
@@ -49,18 +49,18 @@ def packed(kind: str, files: dict[str, bytes] = FILES) -> bytes:
         return zip_of(("set/", b""), *files.items())
     folder = tar_member("set", type=tarfile.DIRTYPE)
     content = tar_of(folder, *(tar_member(name, content) for name, content in files.items()))
-    return gzip.compress(content) if kind == "tar.gz" else content
+    return gzip.compress(content)
 
 
 def below(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def refuse(content: bytes, tmp_path: Path, message: str, **limits: int) -> None:
+def refuse(content: bytes, tmp_path: Path, message: str) -> None:
     archive, into = tmp_path / "the.archive", tmp_path / "data" / "root"
     archive.write_bytes(content)
     with pytest.raises(ValueError, match=message) as raised:
-        extract(archive, into, **limits)
+        extract(archive, into, max_bytes=MAX_BYTES)
     assert str(archive) in str(raised.value)
     assert below(tmp_path) == {"the.archive": content}
     assert list(into.iterdir()) == []
@@ -71,26 +71,25 @@ def test_files_and_folders_are_extracted(tmp_path: Path) -> None:
     for kind in KINDS:
         archive.write_bytes(packed(kind))
         into = tmp_path / kind / "root"
-        assert extract(archive, into) == (into / "set",)
+        extract(archive, into, max_bytes=MAX_BYTES)
         assert below(into) == FILES
         with pytest.raises(ValueError, match="set already exists"):
-            extract(archive, into)
+            extract(archive, into, max_bytes=MAX_BYTES)
         assert below(into) == FILES
         assert [path.name for path in into.iterdir()] == ["set"]
 
 
 def test_modes_and_owners_are_ignored(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
-    archive.write_bytes(tar_of(tar_member("set/run", b"#!", mode=0o6777, uid=0, gid=0)))
-    extract(archive, tmp_path)
+    archive.write_bytes(gzip.compress(tar_of(tar_member("set/run", b"#!", mode=0o6777, uid=0, gid=0))))
+    extract(archive, tmp_path, max_bytes=MAX_BYTES)
     assert not stat.S_IMODE((tmp_path / "set" / "run").stat().st_mode) & 0o6111
 
 
 OUTWARD_LINK = tar_member("set/link", type=tarfile.SYMTYPE, linkname="../../outside")
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_unsafe_tar_members_are_refused(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+def test_unsafe_tar_members_are_refused(tmp_path: Path) -> None:
     for members, message in [
         ([tar_member("../evil", b"x")], r"'\.\./evil': its path leads out of the folder"),
         ([tar_member("set/../../evil", b"x")], "leads out"),
@@ -113,7 +112,7 @@ def test_unsafe_tar_members_are_refused(pack: Callable[[bytes], bytes], tmp_path
         ([tar_member("", b"x")], "''"),
     ]:
         fine = tar_member("set/fine", b"fine")
-        refuse(pack(tar_of(fine, *members)), tmp_path, f"refused to extract .*{message}")
+        refuse(gzip.compress(tar_of(fine, *members)), tmp_path, f"refused to extract .*{message}")
 
 
 def zip_link() -> zipfile.ZipInfo:
@@ -142,28 +141,27 @@ def test_unsafe_zip_members_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_limits(kind: str, tmp_path: Path) -> None:
+def test_limits(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = packed(kind, {"set/a": b"a" * 600, "set/bomb": bytes(2_000_000)})
-    refuse(bomb, tmp_path, r"'set/bomb': the archive contains more than 1,000,000 bytes", max_bytes=1_000_000)
+    refuse(bomb, tmp_path, r"'set/bomb': the archive contains more than 1,000,000 bytes")
+    monkeypatch.setattr("singleshot.data.published.archive.MAX_MEMBERS", 20)
     many = packed(kind, {f"set/{number}": b"" for number in range(30)})
-    refuse(many, tmp_path, "more than 20 members", max_members=20)
+    refuse(many, tmp_path, "more than 20 members")
 
 
 def test_oversized_header_is_refused(tmp_path: Path) -> None:
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 2**32  # claims a comment of 4 GB
     bomb = gzip.compress(header.tobuf() + bytes(5_000_000))
-    refuse(bomb, tmp_path, r"decompresses to more than 3,\d+,576 bytes", max_bytes=1_000_000)
+    refuse(bomb, tmp_path, "decompresses to many more bytes than expected")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_truncated_and_corrupt_archives_are_refused(kind: str, tmp_path: Path) -> None:
     content = packed(kind, FILES | {"set/noise": os.urandom(3000)})
-    if kind == "tar":  # some of the zeros at the end are optional
-        content = content.rstrip(b"\0")
     for keep in (0, 1, 100, 512, 600, 2048, -1, -200):
         refuse(content[:keep], tmp_path, "damaged or truncated")
-    for position in {"tar.gz": (-5, -1, 40), "zip": (70, -30), "tar": (512,)}[kind]:
+    for position in {"tar.gz": (-5, -1, 40), "zip": (70, -30)}[kind]:
         corrupt = bytearray(packed(kind, {"set/noise": os.urandom(3000)}))
         corrupt[position] ^= 0xFF
         refuse(bytes(corrupt), tmp_path, "damaged or truncated")
@@ -178,9 +176,10 @@ def test_random_damage_is_refused_or_harmless(kind: str, changes: list[tuple[flo
         content[int(where * (len(content) - 1))] = value
     archive, into = tmp_path / "archive", tmp_path / "root"
     archive.write_bytes(bytes(content))
-    made: tuple[Path, ...] = ()
+    is_refused = True
     with contextlib.suppress(ValueError):
-        made = extract(archive, into, max_bytes=100_000)
-    assert sorted(into.iterdir()) == sorted(made)
+        extract(archive, into, max_bytes=100_000)
+        is_refused = False
+    assert bool(list(into.iterdir())) != is_refused
     assert {path.name for path in tmp_path.iterdir()} == {"archive", "root"}
     shutil.rmtree(into)

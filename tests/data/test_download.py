@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import resource
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +17,14 @@ BODY = bytes(range(256)) * 4096  # a mebibyte
 OTHER = BODY[::-1]
 
 
+def no_pause(seconds: float) -> None:
+    assert 0 < seconds < 20
+
+
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(time, "sleep", no_pause)
     with serve() as site:
         yield site
 
@@ -26,10 +32,6 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
     return tmp_path / "folder" / "file.bin"
-
-
-def no_pause(seconds: float) -> None:
-    assert 0 < seconds < 20
 
 
 def part_of(target: Path) -> Path:
@@ -46,7 +48,6 @@ def get(site: Site, target: Path, body: bytes = BODY) -> list[tuple[int, int | N
         size=len(body),
         checksum=sha256(body),
         on_progress=lambda done, total: steps.append((done, total)),
-        pause=no_pause,
     )
     assert target.read_bytes() == body
     assert [path.name for path in target.parent.iterdir()] == ["file.bin"]
@@ -159,6 +160,7 @@ def test_redirect_is_followed_with_the_range(site: Site, target: Path) -> None:
 
 def test_no_server(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(time, "sleep", no_pause)
     with serve() as stopped:
         pass
     with pytest.raises(DownloadError, match=r"the connection failed \(.*refused.*4 attempts$"):
@@ -168,7 +170,7 @@ def test_no_server(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_schemes_are_refused(target: Path) -> None:
     for url in ("file:///etc/passwd", "ftp://example.org/f", "/etc/passwd", "data:,x"):
         with pytest.raises(ValueError, match="url must begin with http"):
-            download_file(url, target, size=1, checksum=sha256(b"x"))
+            download_file(url, target, size=1, checksum=sha256(b"x"), on_progress=lambda done, total: None)
     assert not target.parent.exists()
 
 

@@ -5,7 +5,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from singleshot.data.publishers import PUBLICATIONS, find_publication
+from singleshot.data.published.fetch import fetch_dataset
+from singleshot.data.publishers import PUBLICATIONS
 from singleshot.data.registry import list_datasets
 
 CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
@@ -37,11 +38,11 @@ def test_facts_are_complete_and_consistent() -> None:
 
 def test_unknown_name_suggests_the_nearest() -> None:
     for name, message in [
-        ("cifar1000", "did you mean cifar100"),
-        ("Fashion-MNIST", "did you mean fashion_mnist"),
-        ("imagenet", "did you mean tiny_imagenet"),
-        ("zzz", r"unknown dataset 'zzz'; Choose one of cifar10, cifar100, fashion_mnist, mnist, tiny_imagenet"),
+        ("cifar1000", "did you mean 'cifar100'"),
+        ("Fashion-MNIST", "did you mean 'fashion_mnist'"),
+        ("imagenet", "did you mean 'tiny_imagenet'"),
+        ("zzz", r"unknown dataset 'zzz'; choose one of cifar10, cifar100, fashion_mnist, mnist, tiny_imagenet"),
         ("digits", "nothing to download"),
     ]:
         with pytest.raises(ValueError, match=message):
-            find_publication(name)
+            fetch_dataset(name)

@@ -150,7 +150,7 @@ def test_failed_download_explains_the_manual_way(
 def test_user_errors_exit_with_2(run: Run) -> None:
     for args, message in [
         (["check", "cifar1000"], "cifar100"),
-        (["fetch", "cifar1000"], "did you mean cifar100?"),
+        (["fetch", "cifar1000"], "did you mean 'cifar100'?"),
         (["fetch", "digits"], "nothing to download"),
         (["check", "no/such/folder"], "no/such/folder"),
         (["check"], "NAME"),

@@ -24,12 +24,12 @@ def decoding_progress(name: str, images: int | None) -> Iterator[Callable[[int],
         yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.markup import escape
+    from rich.progress import Progress
 
     console = Console(stderr=True)
     if not console.is_terminal:
         print_status(f"decoding {images:,} images of {name}; this is done once")
-    columns = (TextColumn("decoding {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(name, total=images)
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"decoding {escape(name)}", total=images)
         yield lambda done: progress.update(task, advance=done)

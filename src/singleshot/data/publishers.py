@@ -6,6 +6,7 @@ The facts are in ``publishers.json``. MNIST comes from mirrors, since its publis
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,12 +56,7 @@ class Publication:
     downloads: tuple[RemoteFile, ...]
     layouts: tuple[DatasetLayout, ...]
     class_names: tuple[str, ...] = ()  # if the files do not contain them
-    unpacked_bytes: int | None = None  # approximate content of the archive; None if the files are not archived
-
-    @property
-    def is_archived(self) -> bool:
-        """Whether the download is an archive."""
-        return self.unpacked_bytes is not None
+    unpacked_bytes: int = 0  # approximate content of the archive; 0 if the files are not archived
 
     @property
     def download_bytes(self) -> int:
@@ -76,12 +72,8 @@ def _read_publications() -> dict[str, Publication]:
 PUBLICATIONS = _read_publications()
 
 
-def find_publication(name: str) -> Publication:
-    """Return a published dataset by name, or raise an error that suggests the nearest name."""
-    if name in PUBLICATIONS:
-        return PUBLICATIONS[name]
-    if name == "digits":
-        raise ValueError("digits is bundled with scikit-learn; there is nothing to download")
-    nearest = difflib.get_close_matches(name.lower().replace("-", "_"), PUBLICATIONS, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]}? " if nearest else ""
-    raise ValueError(f"unknown dataset {name!r}; {hint}Choose one of {', '.join(PUBLICATIONS)}")
+def unknown_dataset(name: str, names: Sequence[str], also: str = "") -> ValueError:
+    """Return an error that lists the known names and suggests the nearest."""
+    nearest = difflib.get_close_matches(name.lower().replace("-", "_"), names, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return ValueError(f"unknown dataset {name!r}; {hint}choose one of {', '.join(names)}{also}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from singleshot.data.locations import DATA_VARIABLE, candidate_folders, find_dataset, find_file, resolve_data_root
-from singleshot.data.publishers import PUBLICATIONS, Publication
+from singleshot.data.publishers import PUBLICATIONS, Publication, unknown_dataset
 
 if TYPE_CHECKING:
     from singleshot.data.images import Dataset
@@ -58,11 +57,7 @@ def find_source(name: str, root: Path) -> ImageSource:
         from singleshot.data.formats.folder import folder_source
 
         return folder_source(folder)
-    nearest = difflib.get_close_matches(name.lower(), _NAMES, n=1)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    raise ValueError(
-        f"unknown dataset {name!r}; {hint}choose one of {', '.join(_NAMES)}, or give a folder of images by class"
-    )
+    raise unknown_dataset(name, _NAMES, ", or give a folder of images by class")
 
 
 def _published_source(published: Publication, root: Path) -> ImageSource:

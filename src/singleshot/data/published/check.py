@@ -6,9 +6,11 @@ import gzip
 import hashlib
 import zlib
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from singleshot.data.locations import candidate_folders, find_dataset, find_file, resolve_data_root
 from singleshot.data.progress import ProgressCallback
@@ -69,48 +71,34 @@ class CheckResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types."""
-        return asdict(self) | {
-            "folder": str(self.folder) if self.folder else None,
-            "looked_at": [str(folder) for folder in self.looked_at],
-            "files": [{"path": str(file.path), "fault": file.fault} for file in self.files],
-            "ok": self.is_ok,
-            "complete": self.is_complete,
-            "subset": list(self.missing_images),
-        }
+        fields: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
+        return fields | {"ok": self.is_ok, "complete": self.is_complete, "subset": list(self.missing_images)}
 
 
-def file_fault(path: Path, size: int | None, checksum: str | None) -> str | None:
-    """Compare a file with its expected size and checksum ("sha256:…" or "md5:…"). Return None if they match."""
+def file_fault(path: Path, size: int | None, checksum: str | None, *, gzipped: bool = False) -> str | None:
+    """Compare a file with its expected size and checksum ("sha256:…" or "md5:…"). Return None if they match.
+
+    If it is ``gzipped``, compare its decompressed content.
+    """
     found = path.stat().st_size
-    if size is not None and found != size:  # no need to read it
+    if not gzipped and size not in (None, found):  # no need to read it
         return f"{found:,} bytes, expected {size:,}"
-    with path.open("rb") as file:
-        return _content_fault(file, size, checksum)
-
-
-def _gzip_fault(path: Path, size: int | None, checksum: str | None) -> str | None:
-    """Compare the decompressed content of a gzip file with its expected size and checksum."""
-    try:
-        with gzip.open(path) as file:
-            fault = _content_fault(cast(IO[bytes], file), size, checksum)
-            return f"decompresses to {fault}" if fault else None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        return f"cannot be decompressed ({error})"
-
-
-def _content_fault(file: IO[bytes], size: int | None, checksum: str | None) -> str | None:
     algorithm = "md5" if checksum is None else checksum.partition(":")[0]
     digest = hashlib.new(algorithm, usedforsecurity=False)  # some publishers provide only md5
-    found = 0
-    while chunk := file.read(CHUNK):
-        found += len(chunk)
-        if size is not None and found > size:  # it may decompress to any length
-            return f"more than the expected {size:,} bytes"
-        digest.update(chunk)
-    if size is not None and found != size:
-        return f"{found:,} bytes, expected {size:,}"
+    verb, found = "decompresses to " if gzipped else "", 0
+    try:
+        with gzip.open(path) if gzipped else path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                found += len(chunk)
+                if size is not None and found > size:  # it may decompress to any length
+                    return f"{verb}more than the expected {size:,} bytes"
+                digest.update(chunk)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        return f"cannot be decompressed ({error})"
+    if size not in (None, found):
+        return f"{verb}{found:,} bytes, expected {size:,}"
     computed = f"{algorithm}:{digest.hexdigest()}"
-    return None if checksum in (None, computed) else f"checksum {computed}, expected {checksum}"
+    return None if checksum in (None, computed) else f"{verb}checksum {computed}, expected {checksum}"
 
 
 def check_dataset(
@@ -150,9 +138,7 @@ def _check_digits() -> CheckResult:
     from singleshot.data.registry import load_dataset
 
     digits = load_dataset("digits")
-    train, test = (
-        _by_name(digits.class_names, Counter(split.labels.tolist())) for split in (digits.train, digits.test)
-    )
+    train, test = (Counter(map(str, sorted(split.labels.tolist()))) for split in (digits.train, digits.test))
     folder = Path(sklearn.datasets.__file__).parent
     return CheckResult("digits", folder, "bundled with scikit-learn", train=train, test=test)
 
@@ -175,36 +161,25 @@ def _check_file(folder: Path, file: KnownFile) -> FileCheck:
     path = find_file(folder, file)
     if path is None:
         return FileCheck(folder / file.name, "missing")
-    find_fault = _gzip_fault if path.suffix == ".gz" else file_fault
     try:
-        return FileCheck(path, find_fault(path, file.size, file.checksum))
+        return FileCheck(path, file_fault(path, file.size, file.checksum, gzipped=path.suffix == ".gz"))
     except PermissionError as error:
         return FileCheck(path, f"cannot be read ({error.strerror})")
 
 
 def _check_images(source: ImageSource, result: CheckResult, on_progress: ProgressCallback) -> CheckResult:
     """Decode all images, to find unreadable images and invalid labels."""
-    train: Counter[int] = Counter()
-    test: Counter[int] = Counter()
+    train, test = (dict.fromkeys(source.class_names, 0) for _ in range(2))
     unreadable: list[str] = []
     done, fault = 0, None
     try:
         for read_batches, counts in ((source.train, train), (source.test, test)):
             for batch in read_batches(IMAGE_SIZE):
-                counts.update(batch.labels.tolist())
+                for label in batch.labels.tolist():
+                    counts[source.class_names[label]] += 1
                 unreadable += batch.unreadable
                 done += len(batch.labels) + len(batch.unreadable)
                 on_progress(done, source.image_files)
     except ValueError as error:
         fault = str(error)
-    return replace(
-        result,
-        train=_by_name(source.class_names, train),
-        test=_by_name(source.class_names, test),
-        unreadable=tuple(unreadable),
-        fault=fault,
-    )
-
-
-def _by_name(names: tuple[str, ...], counts: Counter[int]) -> dict[str, int]:
-    return {name: counts[label] for label, name in enumerate(names)}
+    return replace(result, train=train, test=test, unreadable=tuple(unreadable), fault=fault)

@@ -11,7 +11,6 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -35,19 +34,7 @@ class _TransferError(Exception):
     """The transfer failed for a reason that may be temporary."""
 
 
-class _WrongRangeError(_TransferError):
-    """The server cannot resume from the partial file."""
-
-
-def download_file(
-    url: str,
-    target: Path,
-    *,
-    size: int,
-    checksum: str,
-    on_progress: ProgressCallback | None = None,
-    pause: Callable[[float], None] = time.sleep,
-) -> None:
+def download_file(url: str, target: Path, *, size: int, checksum: str, on_progress: ProgressCallback) -> None:
     """Download a file, verify it and only then move it to ``target``.
 
     The bytes received so far are kept in ``TARGET.part``, and the next call resumes from there. The caller must make
@@ -59,7 +46,6 @@ def download_file(
         size: the expected size; no more bytes are written.
         checksum: the expected checksum, as "sha256:…" or "md5:…".
         on_progress: called with the bytes received and the size.
-        pause: called with the seconds to wait before the next attempt.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"url must begin with http:// or https://, got {url!r}")
@@ -67,11 +53,11 @@ def download_file(
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
-    resumed = _receive(url, part, size, on_progress, pause)
+    resumed = _receive(url, part, size, on_progress)
     fault = file_fault(part, size, checksum)
     if fault and resumed:  # the earlier bytes may be damaged or belong to another version
         part.unlink()
-        _receive(url, part, size, on_progress, pause)
+        _receive(url, part, size, on_progress)
         fault = file_fault(part, size, checksum)
     if fault:
         part.unlink()
@@ -81,9 +67,7 @@ def download_file(
     part.replace(target)
 
 
-def _receive(
-    url: str, part: Path, size: int, on_progress: ProgressCallback | None, pause: Callable[[float], None]
-) -> bool:
+def _receive(url: str, part: Path, size: int, on_progress: ProgressCallback) -> bool:
     """Complete the partial file, over several connections if needed. Return whether it was resumed."""
     if _length(part) > size:
         part.unlink()
@@ -91,11 +75,9 @@ def _receive(
     failures, most = 0, _length(part)
     while _length(part) < size:
         try:
-            _transfer(url, part, size, on_progress or (lambda done, total: None))
+            _transfer(url, part, size, on_progress)
             break
         except _TransferError as error:
-            if isinstance(error, _WrongRangeError):
-                part.unlink(missing_ok=True)
             resumed = True
             length = _length(part)
             # Only bytes beyond the most ever received count as progress, so the number of attempts is bounded.
@@ -105,7 +87,7 @@ def _receive(
             if failures >= MAX_FAILURES:
                 kept = f"; {length:,} bytes are kept to resume from" if length else ""
                 raise DownloadError(f"{url}: {error}; gave up after {MAX_FAILURES} attempts{kept}") from None
-            pause(2.0 ** (failures - 1))
+            time.sleep(2.0 ** (failures - 1))
     return resumed
 
 
@@ -115,12 +97,13 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
     headers = {"User-Agent": f"singleshot/{__version__}", "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
-    with _open(urllib.request.Request(url, headers=headers)) as response:
+    with _open(urllib.request.Request(url, headers=headers), part) as response:
         total = response.headers.get("Content-Range", "").rpartition("/")[2]
         if response.status != 206:  # the server ignored the range
             start, total = 0, response.headers.get("Content-Length", "")
         elif not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-            raise _WrongRangeError("the server sent a different range than requested")
+            part.unlink()
+            raise _TransferError("the server sent a different range than requested")
         if total.isdecimal() and int(total) != size:
             raise DownloadError(f"{url}: the server has a different file ({int(total):,} bytes, expected {size:,})")
         free = shutil.disk_usage(part.parent).free + _length(part) - start
@@ -141,7 +124,7 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
         raise _TransferError(f"the connection ended after {done:,} of {size:,} bytes")
 
 
-def _open(request: urllib.request.Request) -> http.client.HTTPResponse:
+def _open(request: urllib.request.Request, part: Path) -> http.client.HTTPResponse:
     # The default opener also supports ftp and local files, to which a server could redirect.
     opener = urllib.request.OpenerDirector()
     for handler in (
@@ -159,9 +142,10 @@ def _open(request: urllib.request.Request) -> http.client.HTTPResponse:
     except urllib.error.HTTPError as error:
         error.close()
         reason = f"the server responded with {error.code} ({error.reason})"
-        if error.code == RANGE_NOT_SATISFIABLE and request.has_header("Range"):
-            raise _WrongRangeError(reason) from None
-        if error.code in TEMPORARY_ERRORS:
+        is_wrong_range = error.code == RANGE_NOT_SATISFIABLE and request.has_header("Range")
+        if is_wrong_range:
+            part.unlink()
+        if is_wrong_range or error.code in TEMPORARY_ERRORS:
             raise _TransferError(reason) from None
         raise DownloadError(f"{request.full_url}: {reason}") from None
     except (OSError, http.client.HTTPException) as error:

@@ -12,7 +12,7 @@ from singleshot.data.progress import ProgressCallback, print_status
 from singleshot.data.published.archive import extract
 from singleshot.data.published.check import CheckResult, check_dataset, file_fault
 from singleshot.data.published.download import DownloadError, download_file
-from singleshot.data.publishers import Publication, RemoteFile, find_publication
+from singleshot.data.publishers import PUBLICATIONS, Publication, RemoteFile, unknown_dataset
 
 
 def fetch_dataset(
@@ -32,7 +32,11 @@ def fetch_dataset(
         on_download: called with a file name, returns the progress callback of its download.
         on_check: the progress callback of the verification.
     """
-    published = find_publication(name)
+    if name == "digits":
+        raise ValueError("digits is bundled with scikit-learn; there is nothing to download")
+    if name not in PUBLICATIONS:
+        raise unknown_dataset(name, list(PUBLICATIONS))
+    published = PUBLICATIONS[name]
     root = resolve_data_root(data_root)
     message = f"waiting for another process that is fetching {name}"
     try:
@@ -56,7 +60,7 @@ def _fetch(
     print_status(f"{published.title}: {published.download_bytes / 1e6:,.0f} MB from {published.homepage}")
     print_status(f"terms: {published.terms}")
     folder = root / published.folders[0]
-    if published.is_archived:
+    if published.unpacked_bytes:
         for remote in published.downloads:
             _fetch_archive(published, remote, root, on_download(remote.name))
     else:
@@ -88,7 +92,7 @@ def _fetch_archive(published: Publication, remote: RemoteFile, root: Path, on_pr
     print_status(f"unpacking {archive.name} to {folder}")
     try:
         # Twice the expected size allows for small extra files, but not for a decompression bomb.
-        extract(archive, root, max_bytes=2 * (published.unpacked_bytes or 0))
+        extract(archive, root, max_bytes=2 * published.unpacked_bytes)
     except BaseException:
         if aside and not folder.exists():
             aside.rename(folder)
