@@ -162,7 +162,7 @@ def test_damaged_files_are_reported(tmp_path: Path, decoded: Path) -> None:
         (edit_pickled("train", data=np.zeros((7, 3072), np.int64)), "'data' is int64"),
         (edit_pickled("train", data=[1]), "'data' is list"),
         (edit_pickled("train", fine_labels=[1] * 6), "'fine_labels' is 6 values, expected a list of 7"),
-        (edit_pickled("train", fine_labels=[1.5] * 7), "expected a list of 7 integers"),
+        (edit_pickled("train", fine_labels=[1.5] * 7), "record 0 has label 1.5, expected 0 to 99"),
         (edit_pickled("train", fine_labels=None), "'fine_labels' is NoneType"),
         (edit_pickled("train", fine_labels=[0] * 6 + [100]), "record 6 has label 100, expected 0 to 99"),
         (edit_pickled("train", fine_labels=[0, -1, 0, 0, 0, 0, 2**70]), "record 1 has label -1"),

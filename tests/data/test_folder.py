@@ -138,9 +138,6 @@ def test_unreadable_images_are_reported_or_skipped(tmp_path: Path) -> None:
     for _ in range(2):  # decoded, then from the cache
         with pytest.warns(UnreadableImagesWarning, match="skipped 8 of 36 images") as warned:
             dataset = load_dataset(str(tmp_path), image_size=8, skip_unreadable=True)
-        warning = warned[0].message
-        assert isinstance(warning, UnreadableImagesWarning)
-        assert warning.count == 8
         assert warned[0].filename == __file__
         assert dataset.train.labels.bincount().tolist() == [8, 3]
         assert dataset.test.labels.bincount().tolist() == [9, 8]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -27,6 +27,18 @@ def printable_lines(text: str) -> str:
     and a bell\x07
     """
     return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def listed(names: Sequence[str], limit: int = 10) -> str:
+    """Join the first few names and count the rest.
+
+    >>> listed(["logits", "y"]), listed([]), listed("abc", limit=2)
+    ('logits, y', 'nothing', 'a, b and 1 more')
+    """
+    if not names:
+        return "nothing"
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(printable(name) for name in names[:limit]) + more
 
 
 def jsonable(value: Any) -> Any:

@@ -76,11 +76,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class UnreadableImagesWarning(UserWarning):
-    """Unreadable images were skipped; ``count`` is their number."""
-
-    def __init__(self, message: str, count: int) -> None:
-        super().__init__(message)
-        self.count = count
+    """Unreadable images were skipped."""
 
 
 def load_source(source: ImageSource, image_size: int, *, skip_unreadable: bool = False) -> Dataset:
@@ -109,7 +105,7 @@ def load_source(source: ImageSource, image_size: int, *, skip_unreadable: bool =
         if not skip_unreadable:
             advice = "Repair or remove them, or skip them with --skip-unreadable"
             raise ValueError(f"{count} cannot be read: {listed}. {advice}")
-        warnings.warn(UnreadableImagesWarning(f"skipped {count}: {listed}", meta.unreadable), stacklevel=3)
+        warnings.warn(f"skipped {count}: {listed}", UnreadableImagesWarning, stacklevel=3)
     return dataset
 
 

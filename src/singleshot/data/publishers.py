@@ -64,12 +64,8 @@ class Publication:
         return sum(download.size for download in self.downloads)
 
 
-def _read_publications() -> dict[str, Publication]:
-    content = Path(__file__).with_name("publishers.json").read_bytes()
-    return {publication.name: publication for publication in msgspec.json.decode(content, type=list[Publication])}
-
-
-PUBLICATIONS = _read_publications()
+_CONTENT = Path(__file__).with_name("publishers.json").read_bytes()
+PUBLICATIONS = {published.name: published for published in msgspec.json.decode(_CONTENT, type=list[Publication])}
 
 
 def unknown_dataset(name: str, names: Sequence[str], also: str = "") -> ValueError:

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from singleshot.common.checks import check_choice
+from singleshot.common.text import listed
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc.registry import SCALINGS
 from singleshot.posthoc.scaling import Scaling
 from singleshot.predictions import Chunk, Predictions, write_predictions
-from singleshot.predictions.selection import listed
 
 
 def fit_scaling(predictions: Predictions, method: str) -> Scaling:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.checks import check_size
-from singleshot.common.text import printable
-from singleshot.predictions.selection import Kind, duplicated, listed
+from singleshot.common.text import listed, printable
+from singleshot.predictions.selection import Kind, duplicated
 from singleshot.predictions.validation import LabelReader, LabelsAre, Location, as_logits, check_values, native
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32 fit into a core's cache

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from singleshot.common.text import printable
+from singleshot.common.text import listed
 
 Kind = Literal["logits", "probs"]
 KINDS: tuple[Kind, ...] = ("logits", "probs")
@@ -134,18 +134,6 @@ def duplicated(names: Sequence[str]) -> list[str]:
     ['a']
     """
     return [name for name, count in Counter(names).items() if count > 1]
-
-
-def listed(names: Sequence[str], limit: int = 10) -> str:
-    """Join the first few names and count the rest.
-
-    >>> listed(["logits", "y"]), listed([]), listed("abc", limit=2)
-    ('logits, y', 'nothing', 'a, b and 1 more')
-    """
-    if not names:
-        return "nothing"
-    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return ", ".join(printable(name) for name in names[:limit]) + more
 
 
 def _is_number(text: str) -> bool:

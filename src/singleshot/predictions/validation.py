@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.checks import as_tensor, finite_rows, first_true, probability_rows
-from singleshot.predictions.selection import Kind, listed
+from singleshot.common.text import listed
+from singleshot.predictions.selection import Kind
 
 LabelsAre = Literal["names", "indices"]
 LABEL_MEANINGS: tuple[LabelsAre, ...] = ("names", "indices")

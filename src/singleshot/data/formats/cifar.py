@@ -49,7 +49,7 @@ def _read_binary(path: Path, count: int, classes: int) -> tuple[Pixels, Labels]:
         raise ValueError(f"{path} has {found:,} bytes, expected {count:,} records of {record}; {_DAMAGED}")
     records = np.fromfile(path, np.uint8).reshape(count, record)
     for column, limit in enumerate(label_classes):
-        _check_labels(path, records[:, column], limit)
+        _check_labels(path, records[:, column].tolist(), limit)
     return records[:, -PIXELS:], records[:, len(label_classes) - 1].astype(np.int64)
 
 
@@ -60,25 +60,19 @@ def _read_pickled(path: Path, count: int, classes: int) -> tuple[Pixels, Labels]
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (count, PIXELS):
         found = f"{data.dtype} of shape {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
         raise ValueError(f"{path}: 'data' is {found}, expected uint8 of shape ({count}, {PIXELS}); {_DAMAGED}")
-    labels = _as_labels(path, content.get(key), key, count)
-    _check_labels(path, labels, classes)
-    return data, labels
-
-
-def _as_labels(path: Path, labels: Any, key: str, count: int) -> Labels:
-    if isinstance(labels, np.ndarray):
-        labels = labels.tolist()
-    if not isinstance(labels, list) or len(labels) != count or not all(type(label) is int for label in labels):
+    labels = content.get(key)
+    labels = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    if not isinstance(labels, list) or len(labels) != count:
         found = f"{len(labels)} values" if isinstance(labels, list) else type(labels).__name__
-        raise ValueError(f"{path}: {key!r} is {found}, expected a list of {count} integers; {_DAMAGED}")
-    return np.array([max(-1, min(label, 255)) for label in labels], np.int64)  # Python integers may exceed 64 bits
+        raise ValueError(f"{path}: {key!r} is {found}, expected a list of {count} labels; {_DAMAGED}")
+    _check_labels(path, labels, classes)
+    return data, np.array(labels, np.int64)
 
 
-def _check_labels(path: Path, labels: Any, classes: int) -> None:
-    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
-    if len(wrong):
-        label = int(labels[wrong[0]])
-        raise ValueError(f"{path}: record {wrong[0]} has label {label}, expected 0 to {classes - 1}; {_DAMAGED}")
+def _check_labels(path: Path, labels: list[Any], classes: int) -> None:
+    for record, label in enumerate(labels):
+        if type(label) is not int or not 0 <= label < classes:
+            raise ValueError(f"{path}: record {record} has label {label!r}, expected 0 to {classes - 1}; {_DAMAGED}")
 
 
 def _class_names(path: Path, classes: int, *, pickled: bool) -> tuple[str, ...]:

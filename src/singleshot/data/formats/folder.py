@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from singleshot.common.text import listed
 from singleshot.data.decoding import EXTENSIONS
 from singleshot.data.source import ImageSource, LabelledFile, image_file_source
 
@@ -54,9 +55,9 @@ def images_below(folder: Path) -> list[Path]:
             for entry in entries:
                 if entry.name.startswith("."):
                     continue
-                if _test(entry.is_dir):
+                if _holds(entry.is_dir):
                     folders.append(entry.name)
-                elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS and _test(entry.is_file):  # noqa: PTH122
+                elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS and _holds(entry.is_file):  # noqa: PTH122
                     names.append(entry.name)
         images += [current / name for name in sorted(names)]
         pending += [current / name for name in sorted(folders, reverse=True)]
@@ -82,12 +83,12 @@ def _read_classes(folder: Path, min_classes: int = 2) -> ClassFiles:
     classes = {name: images_below(folder / name) for name in _subfolders(folder)}
     empty = [name for name, images in classes.items() if not images]
     if len(empty) == len(classes):
-        found = f"only the empty folders {_join(empty)}" if empty else "no subfolders"
+        found = f"only the empty folders {listed(empty, 5)}" if empty else "no subfolders"
         raise ValueError(f"{folder} has no images in class folders (found {found}); {_EXPECTED}")
     if len(classes) < min_classes:
         raise ValueError(f"{folder} has only one class, {next(iter(classes))!r}; {_EXPECTED}")
     if empty:
-        raise ValueError(f"{folder} has no images for class {_join(empty)}; remove the folder or add images")
+        raise ValueError(f"{folder} has no images for class {listed(empty, 5)}; remove the folder or add images")
     return classes
 
 
@@ -97,15 +98,12 @@ def _split(classes: ClassFiles, root: Path) -> tuple[ClassFiles, ClassFiles]:
     for name, images in classes.items():
         if len(images) < 2:
             raise ValueError(f"{root / name} has only one image; at least two are needed, one of them for testing")
-        shuffled = sorted(images, key=lambda path: _hash(path.relative_to(root)))
+        hashes = {path: hashlib.sha256(os.fsencode(path.relative_to(root).as_posix())).digest() for path in images}
+        shuffled = sorted(images, key=hashes.__getitem__)
         held_out = set(shuffled[: max(1, round(len(images) * TEST_FRACTION))])
         train[name] = [path for path in images if path not in held_out]
         test[name] = [path for path in images if path in held_out]
     return train, test
-
-
-def _hash(relative: Path) -> bytes:
-    return hashlib.sha256(os.fsencode(relative.as_posix())).digest()
 
 
 def _labelled(classes: ClassFiles, names: tuple[str, ...]) -> list[LabelledFile]:
@@ -114,15 +112,11 @@ def _labelled(classes: ClassFiles, names: tuple[str, ...]) -> list[LabelledFile]
 
 def _subfolders(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _test(entry.is_dir))
+        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _holds(entry.is_dir))
 
 
-def _test(is_kind: Callable[[], bool]) -> bool:
+def _holds(test: Callable[[], bool]) -> bool:
     try:
-        return is_kind()
+        return test()
     except OSError:  # a link to itself is neither a file nor a folder
         return False
-
-
-def _join(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -102,14 +102,11 @@ def file_fault(path: Path, size: int | None, checksum: str | None, *, gzipped: b
 
 
 def check_dataset(
-    name: str, data_root: Path | None = None, *, on_progress: ProgressCallback | None = None
+    name: str, data_root: Path | None = None, *, on_progress: ProgressCallback = lambda done, total: None
 ) -> CheckResult:
-    """Check every file and decode every image of a dataset or of a folder of images by class.
+    """Check every file and decode every image of a published dataset or of a folder of images by class.
 
-    Args:
-        name: the name of a dataset, or the path of a folder.
-        data_root: the folder of all datasets; None uses $SINGLESHOT_DATA, then the user's cache.
-        on_progress: called with the number of images read and, if each image has its own file, their total.
+    ``on_progress`` is called with the number of images read and, if each image has its own file, their total.
     """
     from singleshot.data.registry import find_source
 
@@ -129,7 +126,7 @@ def check_dataset(
         if name not in PUBLICATIONS and not folder.is_dir():
             raise
         return replace(result, fault=str(error))
-    return _check_images(source, result, on_progress or (lambda done, total: None))
+    return _check_images(source, result, on_progress)
 
 
 def _check_digits() -> CheckResult:

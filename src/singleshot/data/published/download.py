@@ -37,15 +37,9 @@ class _TransferError(Exception):
 def download_file(url: str, target: Path, *, size: int, checksum: str, on_progress: ProgressCallback) -> None:
     """Download a file, verify it and only then move it to ``target``.
 
-    The bytes received so far are kept in ``TARGET.part``, and the next call resumes from there. The caller must make
-    sure that no other process downloads to the same target.
-
-    Args:
-        url: an http or https URL; redirects to other schemes are refused.
-        target: the file to create. If it already has the size and checksum, nothing is downloaded.
-        size: the expected size; no more bytes are written.
-        checksum: the expected checksum, as "sha256:…" or "md5:…".
-        on_progress: called with the bytes received and the size.
+    If the target already has the expected size and checksum ("sha256:…" or "md5:…"), nothing is downloaded. The bytes
+    received so far are kept in ``TARGET.part``, and the next call resumes from there. The caller must make sure that no
+    other process downloads to the same target. Redirects to other schemes than http and https are refused.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"url must begin with http:// or https://, got {url!r}")

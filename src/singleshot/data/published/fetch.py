@@ -19,18 +19,13 @@ def fetch_dataset(
     name: str,
     data_root: Path | None = None,
     *,
-    on_download: Callable[[str], ProgressCallback] | None = None,
-    on_check: ProgressCallback | None = None,
+    on_download: Callable[[str], ProgressCallback] = lambda file: lambda done, total: None,
+    on_check: ProgressCallback = lambda done, total: None,
 ) -> CheckResult:
     """Download and verify a dataset, unless it is already complete. Status messages go to standard error.
 
-    A damaged or partial copy is not deleted but renamed.
-
-    Args:
-        name: the name of the dataset.
-        data_root: the folder of all datasets; None uses $SINGLESHOT_DATA, then the user's cache.
-        on_download: called with a file name, returns the progress callback of its download.
-        on_check: the progress callback of the verification.
+    A damaged or partial copy is renamed, not deleted. ``on_download`` is called with the name of each file and returns
+    the progress callback of its download.
     """
     if name == "digits":
         raise ValueError("digits is bundled with scikit-learn; there is nothing to download")
@@ -42,16 +37,13 @@ def fetch_dataset(
     try:
         # One lock per dataset: different datasets can be fetched at the same time.
         with exclusive(root / ".fetch" / name, before_waiting=lambda: print_status(message)):
-            return _fetch(published, root, on_download or (lambda file: lambda done, total: None), on_check)
+            return _fetch(published, root, on_download, on_check)
     except FolderNotUsableError as error:
         raise ValueError(f"the data root {root} {error}; choose another with --data-root or ${DATA_VARIABLE}") from None
 
 
 def _fetch(
-    published: Publication,
-    root: Path,
-    on_download: Callable[[str], ProgressCallback],
-    on_check: ProgressCallback | None,
+    published: Publication, root: Path, on_download: Callable[[str], ProgressCallback], on_check: ProgressCallback
 ) -> CheckResult:
     result = check_dataset(published.name, root, on_progress=on_check)
     if result.is_complete:
