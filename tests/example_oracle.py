@@ -17,7 +17,7 @@ Bools = NDArray[np.bool_]
 
 
 def made(confidence: object, correct: object, dtype: torch.dtype = torch.float64) -> Examples:
-    """Examples with these confidences, and an NLL and Brier score that tell them apart."""
+    """Examples with these confidences, and distinct NLLs and Brier scores."""
     values = torch.as_tensor(confidence, dtype=dtype)
     return Examples(values, torch.as_tensor(correct, dtype=torch.bool), 2 - values.double(), values.double() ** 2)
 
@@ -49,7 +49,7 @@ def width_groups(confidence: Array, bins: int) -> list[int]:
 
 
 def mass_groups(confidence: Array, bins: int) -> list[int]:
-    """⌊bins × mid-rank⌋, with ranks by counting who is below."""
+    """⌊bins × mid-rank⌋, with ranks by counting lower values."""
     total = len(confidence)
     return [
         math.floor(bins * ((confidence < c).sum() + (confidence == c).sum() / 2) / total + 1e-9) for c in confidence
@@ -62,7 +62,7 @@ def aurc(confidence: Array, correct: Bools) -> float:
 
 
 def excess_aurc(confidence: Array, correct: Bools) -> float:
-    """The AURC above that of the same answers, with the right ones the more confident."""
+    """The AURC above that of the same predictions with the correct ones ranked first."""
     best = sorted(correct, reverse=True)
     risks = [1 - np.mean(best[:accepted]) for accepted in range(1, len(best) + 1)]
     return aurc(confidence, correct) - float(np.mean(risks))
@@ -80,7 +80,7 @@ def smooth_ece(confidence: Array, correct: Bools, bandwidth: float, points: int 
 
 
 def repeated(examples: Examples, counts: NDArray[np.int64]) -> Examples:
-    """The resample in which each example is so many times, written out."""
+    """Repeat each example as often as its count."""
     rows = [i for i, count in enumerate(counts) for _ in range(count)]
     assert Counter(rows).total() == len(rows)
     return Examples(examples.confidence[rows], examples.correct[rows], examples.nll[rows], examples.brier[rows])

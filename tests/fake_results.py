@@ -1,4 +1,4 @@
-"""Results of runs that were never made, from logits at hand: what tables and figures are tested with."""
+"""Synthetic results of runs, for the tests of tables and figures."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def calibrated(logits: Tensor, labels: Tensor) -> Calibration:
 
 
 def store_of(*results: Result) -> ResultStore:
-    """A store that lies nowhere."""
+    """A store without a folder."""
     return ResultStore(Path("unused"), {result.job.key: result for result in results})
 
 
@@ -78,7 +78,7 @@ def forty(confidence: float, right: int) -> Calibration:
 
 
 def expected(confidence: float, right: int) -> dict[str, float]:
-    """The metrics of such examples, written out."""
+    """The metrics of such examples, in closed form."""
     accuracy = right / 40
     gap = abs(confidence - accuracy)
     nll = -accuracy * np.log(confidence) - (1 - accuracy) * np.log(1 - confidence)
@@ -148,7 +148,7 @@ def row_of(table: Table, method: str) -> Row:
 
 
 def measured(row: Row, metric: str) -> Estimate:
-    """What must have been measured."""
+    """The expected values."""
     estimate = row.cells[metric].measured
     assert estimate is not None
     return estimate
@@ -186,7 +186,7 @@ def predictions(base: Recipe, method: str, seed: int) -> tuple[Tensor, Tensor, T
 def drawn_store(
     bases: Sequence[Recipe] = (RESNET, VGG), methods: Sequence[str] = DRAWN, seeds: int = SEEDS
 ) -> ResultStore:
-    """These runs, in a store of one's own."""
+    """A new store with these runs."""
     return store_of(*(_drawn_run(base, method, seed) for base in bases for method in methods for seed in range(seeds)))
 
 
@@ -197,6 +197,6 @@ def _drawn_run(base: Recipe, method: str, seed: int) -> Result:
 
 
 def without(store: ResultStore, base: Recipe, method: str, *seeds: int) -> None:
-    """Take runs away."""
+    """Remove runs."""
     for seed in seeds:
         del store.results[job_of(base, method, seed).key]

@@ -8,7 +8,7 @@ import pytest
 from singleshot.common.files import write_atomically, write_text
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     target = tmp_path / "folder" / "file.json"
     write_text(target, "old")
 

@@ -60,7 +60,7 @@ print("fine")
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "fine\n"
 
 
-def test_importing_the_package_and_asking_for_help_load_nothing_slow() -> None:
+def test_import_and_help_load_no_slow_packages() -> None:
     """Slow imports make slow commands; which modules are loaded can be asserted on any machine, a time cannot."""
     for code in ("import singleshot", "import singleshot.cli"):
         loaded = run(f"{code}\nimport sys\nprint(*sorted(sys.modules))").split()

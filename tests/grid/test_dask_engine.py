@@ -65,7 +65,7 @@ def scheduler_of(cluster: LocalCluster) -> Scheduler:
 
 
 def process_at(job: Job, cluster: LocalCluster) -> int:
-    """The process id of the worker that is at a job."""
+    """The process id of the worker that executes a job."""
     at_it = [
         address
         for address, state in scheduler_of(cluster).workers.items()
@@ -99,7 +99,7 @@ def test_closing_cancels_running_jobs(cluster: LocalCluster, tmp_path: Path) -> 
 
 
 class Impatient(Recorder):
-    """Starts a worker where none is there."""
+    """Starts a worker if there is none."""
 
     def __init__(self, empty: LocalCluster) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ def result(method: str = "baseline", seed: int = 0) -> Result:
     return fake_result(job_of(BASE, method, seed), logits=logits, labels=labels, passes=passes, seconds=2.5)
 
 
-def test_what_is_added_is_there_again_to_the_last_bit(tmp_path: Path) -> None:
+def test_a_stored_result_is_read_back_exactly(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path / "results")
     for method in ("baseline", "held_out_baseline", "vwci_star"):
         store.add(result(method))
@@ -39,7 +39,7 @@ def test_what_is_added_is_there_again_to_the_last_bit(tmp_path: Path) -> None:
     assert again[result().job].metrics() == result().metrics()
 
 
-def test_a_store_knows_what_is_missing_each_once(tmp_path: Path) -> None:
+def test_missing_jobs_are_listed_once(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path)
     done, other = result(seed=0), result(seed=1)
     store.add(done)
@@ -47,7 +47,7 @@ def test_a_store_knows_what_is_missing_each_once(tmp_path: Path) -> None:
     assert store.missing([done.job, other.job, other.job]) == [other.job]
 
 
-def test_the_file_is_plain_json_with_what_a_reader_wants(tmp_path: Path) -> None:
+def test_the_file_is_plain_json_with_readable_metrics(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path)
     store.add(result())
     path = store.path_of(result().job)
@@ -60,13 +60,13 @@ def test_the_file_is_plain_json_with_what_a_reader_wants(tmp_path: Path) -> None
     assert content["environment"] == {"torch": "2"}
 
 
-def test_a_file_from_before_the_place_of_measuring_was_kept_is_read() -> None:
+def test_a_file_without_the_environment_of_the_evaluation_is_read() -> None:
     content = result().to_dict()
     del content["measured_in"]
     assert Result.from_dict(content, TrainingJob, "old").to_dict() == result().to_dict()
 
 
-def test_the_place_of_measuring_is_kept() -> None:
+def test_the_environment_of_the_evaluation_is_stored() -> None:
     elsewhere = replace(result(), measured_in={"revision": "abc"})
     assert Result.from_dict(elsewhere.to_dict(), TrainingJob, "new").measured_in == {"revision": "abc"}
 
@@ -141,7 +141,7 @@ def test_damaged_files_are_skipped_reported_and_left_unchanged(tmp_path: Path) -
         assert bad.read_text(encoding="utf-8", errors="surrogateescape") == text, name
 
 
-def test_of_two_files_that_claim_one_run_one_is_skipped_and_both_are_kept(tmp_path: Path) -> None:
+def test_the_second_file_of_a_run_is_skipped_and_kept(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path)
     store.add(result())
     path = store.path_of(result().job)
@@ -158,7 +158,7 @@ def test_of_two_files_that_claim_one_run_one_is_skipped_and_both_are_kept(tmp_pa
     assert twin.exists()
 
 
-def test_half_of_a_killed_write_is_no_result(tmp_path: Path) -> None:
+def test_a_partial_write_is_not_a_result(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path)
     store.add(result())
     path = store.path_of(result().job)
@@ -170,7 +170,7 @@ def test_half_of_a_killed_write_is_no_result(tmp_path: Path) -> None:
         assert (list(again.paths.values()), again.skipped) == ([path], [])
 
 
-def test_a_store_hears_of_what_others_add_and_reads_nothing_twice(tmp_path: Path) -> None:
+def test_new_files_of_other_processes_are_read_once(tmp_path: Path) -> None:
     mine, theirs = ResultStore.open(tmp_path), ResultStore.open(tmp_path)
     theirs.add(result(seed=0))
     mine.refresh()
@@ -181,13 +181,13 @@ def test_a_store_hears_of_what_others_add_and_reads_nothing_twice(tmp_path: Path
     assert result(seed=1).job in mine
 
 
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("")
     with pytest.raises(ValueError, match="is a file; results need a folder"):
         ResultStore.open(tmp_path / "results")
 
 
-def test_a_data_set_in_a_folder_names_no_place_outside_the_store(tmp_path: Path) -> None:
+def test_the_path_of_a_folder_does_not_leave_the_store(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
     recipe = base_recipe("small", dataset="../../images/birds", model="vgg16")
     assert store.path_of(job_of(recipe, "baseline", 0)).parent == tmp_path / "birds" / "vgg16"

@@ -21,7 +21,7 @@ def calibrated(seed: int, rows: int) -> tuple[Any, Any]:
 
 
 def write_overconfident(folder: Path) -> None:
-    """Predictions that are three times too sure, in val.npz and test.npz."""
+    """Overconfident predictions, with logits multiplied by 3, in val.npz and test.npz."""
     for seed, name in enumerate(["val", "test"]):
         logits, labels = calibrated(seed, 1500)
         np.savez(

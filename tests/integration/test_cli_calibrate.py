@@ -1,4 +1,4 @@
-"""Calibrating files of predictions as a user does it."""
+"""``singleshot calibrate`` as a user runs it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_other_methods_and_probabilities_in_another_format(place: Path, capsys: 
         assert calibration.compute().ece == pytest.approx(found["after"]["ece"], abs=1e-9), method
 
 
-def test_a_fitting_set_with_a_missing_class_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fitting_set_with_a_missing_class_gives_a_warning(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chunk = read_predictions("val.npz").load()
     kept = chunk.labels != 2
     np.savez("few.npz", logits=chunk.scores[kept], labels=chunk.labels[kept], class_names=list("abcd"))

@@ -1,4 +1,4 @@
-"""Evaluating files of predictions as a user does it."""
+"""``singleshot evaluate`` on files of predictions, as a user runs it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_several_files_are_compared_on_the_same_examples(place: Path, capsys: py
     better, other = found["comparisons"]
     assert (better["of"], better["against"]) == ("better.npz", "test.npz")
     ece = better["differences"]["ece"]
-    # What is compared is without the bias of chance, so it need not be the plain difference.
+    # Debiased values are compared, so this need not be the plain difference.
     plain = found["evaluations"][1]["ece"] - found["evaluations"][0]["ece"]
     assert ece["difference"] == pytest.approx(plain, abs=0.05)
     assert ece["high"] < 0
@@ -93,7 +93,7 @@ def test_several_files_are_compared_on_the_same_examples(place: Path, capsys: py
     assert "val.npz and test.npz are not compared: their labels differ" in shown
 
 
-def test_a_wanted_accuracy_gets_its_threshold(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_required_accuracy_gives_a_threshold(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(evaluate, "test.npz", "--accuracy", "0.7", "--replicates", "0", "--json")
     found = shown_json(capsys)["threshold"]
     chunk = read_predictions("test.npz").load()
@@ -109,7 +109,7 @@ def test_a_wanted_accuracy_gets_its_threshold(place: Path, capsys: pytest.Captur
     assert "No threshold is 95 % certain to reach an accuracy of 99.99 %" in capsys.readouterr().out
 
 
-def test_a_run_beside_its_predictions(
+def test_runs_and_files_are_compared(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "runs").mkdir()

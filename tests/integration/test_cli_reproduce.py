@@ -1,4 +1,4 @@
-"""``singleshot reproduce`` as a user meets it, on digits."""
+"""``singleshot reproduce`` on digits, as a user runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training, evaluating and predicting as a user does it: in processes of their own."""
+"""``train``, ``evaluate`` and ``predict`` as a user runs them, in separate processes."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_evaluate_prints_the_metrics_and_writes_the_predictions(place: Path) -> 
     result = calibration.compute()
     assert {name: numbers[name] for name in result.metrics()} == pytest.approx(result.metrics(), abs=1e-6)
     assert numbers["bins"]["count"] == result.bins.count.tolist()
-    # And they are what the run itself saw when it was at its best.
+    # The metrics of the best epoch, as the run itself logged them.
     records = read_records(place / "runs" / "base" / "metrics.jsonl")
     best = min(records, key=lambda record: record["validation"]["nll"])
     assert numbers["step"] == best["step"]
@@ -233,7 +233,7 @@ def test_a_trained_baseline_is_finetuned_with_vwci(place: Path) -> None:
     base, finished = (Run.open(place / "runs" / name).load_model() for name in ("base", "star"))
     pairs = zip(base.parameters(), finished.parameters(), strict=True)
     moved = max(float((one - other).detach().abs().max()) for one, other in pairs)
-    assert 0 < moved < 0.1  # it began there and did not go far
+    assert 0 < moved < 0.1  # it started from these weights and changed them little
 
 
 def test_the_help_of_a_command_has_an_example(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_tie_predicts_the_first_class() -> None:
     tied = torch.zeros(2, 3)
     assert measure(logits=tied, labels=torch.tensor([0, 1])).accuracy == 0.5
     assert measure(probs=tied + 1 / 3, labels=torch.tensor([0, 2])).accuracy == 0.5
-    nearly = torch.tensor([[1.0, 1.0 - 1e-9]], dtype=torch.float64)  # exp() cannot tell these apart in float32
+    nearly = torch.tensor([[1.0, 1.0 - 1e-9]], dtype=torch.float64)  # exp() of these is equal in float32
     assert measure(logits=nearly, labels=torch.tensor([1])).accuracy == 0
     assert measure(logits=nearly, labels=torch.tensor([0])).accuracy == 1
 
@@ -213,7 +213,7 @@ def test_print_and_notebooks_show_every_metric_with_the_ece_first() -> None:
     assert ["nll", "inf"] in [line.split() for line in str(infinite).splitlines()]
 
 
-def test_update_leaves_its_input_alone() -> None:
+def test_update_does_not_change_its_input() -> None:
     logits, labels = predictions(40, 4)
     logits.requires_grad_()
     before = logits.detach().clone()

@@ -101,7 +101,7 @@ def test_batches_pieces_and_the_kind_of_scores_do_not_matter(monkeypatch: pytest
 
 
 def test_a_file_sorted_by_its_labels_has_intervals_as_wide_as_any_other() -> None:
-    """Scores that know little of their labels, and wrong priors: taken by turns, groups would be far too much alike."""
+    """Weak scores with wrong priors: groups taken in turn would be too similar."""
     widths: dict[str, list[float]] = {"random": [], "sorted": [], "by turns": []}
     for seed in range(12):
         generator = np.random.default_rng(seed)
@@ -133,7 +133,7 @@ def test_the_seed_decides_and_a_higher_level_is_wider() -> None:
     assert wide.high >= first.high
 
 
-def test_far_from_calibrated_the_error_is_not_zero_and_near_it_may_be() -> None:
+def test_the_interval_excludes_zero_only_if_miscalibrated() -> None:
     assert groups_of(*drawn(2000, 5, temperature=3.0), batch=2000).interval(replicates=100).low > 0.02
     assert groups_of(*drawn(2000, 5), batch=2000).interval(replicates=100).low == 0
 

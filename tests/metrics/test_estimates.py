@@ -131,7 +131,7 @@ def test_the_bandwidth_equals_the_error() -> None:
         assert smooth_ece(examples, error / 2) >= error >= smooth_ece(examples, min(1.0, error * 2))
 
 
-def test_a_confidence_that_is_always_wrong_by_the_same_has_that_error() -> None:
+def test_a_constant_gap_is_the_smooth_ece() -> None:
     """All residuals have one sign: the kernel keeps their sum, wherever it is reflected."""
     for confidence in (0.5, 0.9, 1.0):
         examples = reference.made([confidence] * 40, [False] * 40)

@@ -46,7 +46,7 @@ def test_batches_of_any_size_give_the_same_examples(sizes: list[int]) -> None:
     assert len(gathered) == sum(sizes)
 
 
-def test_the_digest_tells_labels_apart_but_not_scores_or_integer_types() -> None:
+def test_the_digest_depends_on_labels_only() -> None:
     logits, labels = predictions()
     digest = Examples.of(logits=logits, labels=labels).labels_digest
     assert Examples.of(logits=-logits, labels=labels.to(torch.int16)).labels_digest == digest
@@ -77,7 +77,7 @@ def test_binned_metrics_equal_those_of_a_calibration(dtype: torch.dtype, kind: s
         assert intervals[name].estimate == pytest.approx(getattr(result, name), abs=tolerance), name
 
 
-def test_nothing_and_unequal_fields_are_refused() -> None:
+def test_empty_and_unequal_fields_are_refused() -> None:
     gathering = ExampleGathering()
     with pytest.raises(ValueError, match="no examples yet"):
         gathering.finish()

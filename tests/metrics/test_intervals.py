@@ -49,15 +49,15 @@ def test_intervals_have_their_nominal_coverage(world: str) -> None:
         assert outcome.width[name] < 4 * 1.96 * outcome.deviation[name], name
 
 
-def test_classwise_intervals_hold_the_truth_and_are_no_wider_than_need_be() -> None:
+def test_classwise_intervals_have_their_nominal_coverage_and_width() -> None:
     for world in ("calibrated", "overconfident"):
         outcome = simulate_classwise(world, trials=60, size=500, replicates=100, classes=4, seed=1)
         assert outcome.coverage["classwise_ece"] >= 0.85, world
-    # of the last world: where the truth is near 0, an interval reaches down to it
+    # of the last scenario: if the true error is near 0, the interval includes 0
     assert outcome.width["classwise_ece"] < 1.5 * 2 * 1.96 * outcome.deviation["classwise_ece"]
 
 
-def test_the_largest_gap_is_never_said_to_be_smaller_than_the_mean_one() -> None:
+def test_the_lower_bound_of_the_mce_is_at_least_that_of_the_ece() -> None:
     for seed, slope in enumerate((0.7, 0.9, 1.0)):
         intervals = bootstrap(reference.drawn(500, seed, slope=slope), replicates=60)
         assert intervals["mce"].low >= intervals["ece"].low
@@ -78,7 +78,7 @@ def test_over_and_underconfidence_are_the_parts_of_the_error(pairs: list[tuple[f
         assert found.low <= found.high, name
 
 
-def test_the_parts_of_the_error_are_told_apart() -> None:
+def test_overconfidence_and_underconfidence_are_distinguished() -> None:
     intervals = bootstrap(reference.drawn(2000, slope=0.7), replicates=100)
     assert intervals["overconfidence"].low > 0.1
     assert intervals["underconfidence"].low == 0
@@ -93,7 +93,7 @@ def test_the_excess_of_the_risk_is_that_of_the_curve() -> None:
         assert found.estimate == pytest.approx(reference.excess_aurc(*reference.plain(examples)), abs=1e-12)
 
 
-def test_means_have_the_standard_error_of_the_textbook() -> None:
+def test_means_have_the_textbook_standard_error() -> None:
     examples = reference.drawn(2000)
     intervals = bootstrap(examples, replicates=2000)
     for name, values in (("nll", examples.nll), ("brier", examples.brier), ("mean_confidence", examples.confidence)):
@@ -108,7 +108,7 @@ def test_means_have_the_standard_error_of_the_textbook() -> None:
     assert (intervals["accuracy"].low, intervals["accuracy"].high) == (float(low), float(high))
 
 
-def test_every_metric_is_there_and_intervals_are_in_order_and_in_range() -> None:
+def test_every_metric_has_an_ordered_interval_in_its_range() -> None:
     for seed, size in enumerate((1, 2, 10, 300)):
         intervals = bootstrap(reference.drawn(size, seed), replicates=50)
         assert tuple(intervals) == METRICS
@@ -150,16 +150,16 @@ def test_all_correct_and_all_wrong() -> None:
         accuracy = intervals["accuracy"]
         assert accuracy.low < accuracy.high, "no data prove that all predictions are correct"
         assert intervals["aurc"].estimate == error
-        for name in ("underconfidence", "excess_aurc"):  # with equal answers there is no better order
+        for name in ("underconfidence", "excess_aurc"):  # if all predictions are equal, no order is better
             assert (intervals[name].estimate, intervals[name].low) == (0, 0)
 
 
-def test_far_from_calibrated_the_error_is_not_zero_and_near_it_may_be() -> None:
+def test_the_interval_excludes_zero_only_if_miscalibrated() -> None:
     assert bootstrap(reference.drawn(2000, slope=0.7), replicates=100)["ece"].low > 0.1
     assert bootstrap(reference.drawn(2000, slope=1.0), replicates=100)["ece"].low == 0
 
 
-def test_an_infinite_nll_has_no_interval_and_spoils_nothing_else() -> None:
+def test_an_infinite_nll_has_no_interval_and_does_not_affect_other_metrics() -> None:
     probs = torch.tensor([[1.0, 0.0], [0.6, 0.4], [0.2, 0.8]])
     intervals = bootstrap(Examples.of(probs=probs, labels=torch.tensor([1, 0, 1])), replicates=20)
     assert intervals["nll"].estimate == math.inf

@@ -70,8 +70,8 @@ def test_the_standard_error_is_that_of_paired_differences() -> None:
     assert found.high - found.low == pytest.approx(width, rel=0.1)
 
 
-def test_the_p_value_is_small_as_often_as_it_says() -> None:
-    """Two classifiers that are alike: answers and confidences of the same distribution, drawn apart."""
+def test_false_positives_do_not_exceed_their_nominal_rate() -> None:
+    """Two independent classifiers with the same distribution of confidence and correctness."""
     small = 0
     for seed in range(100):
         a, b = reference.drawn(300, 2 * seed, slope=0.8), reference.drawn(300, 2 * seed + 1, slope=0.8)
@@ -94,7 +94,7 @@ def test_invalid_comparisons_are_named() -> None:
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
-def test_the_size_is_right_where_the_confidences_are(statistic: str) -> None:
+def test_the_test_has_its_nominal_size(statistic: str) -> None:
     trials, level = 600, 0.1
     p_values = np.array(
         [
@@ -115,8 +115,8 @@ def test_wrong_confidences_are_detected() -> None:
         assert str(found).endswith(f"{found.expected:.4g} if calibrated, p = 0.005")
 
 
-def test_the_p_value_is_that_of_all_possible_answers() -> None:
-    """Few enough examples to go through every set of right answers with its probability."""
+def test_the_p_value_equals_the_exact_enumeration() -> None:
+    """Few enough examples to enumerate every set of correct predictions with its probability."""
     confidence, correct = np.array([0.55, 0.58, 0.7, 0.9, 0.92, 0.97]), [True, False, False, True, True, False]
     examples = reference.made(confidence, correct)
     groups = reference.width_groups(confidence, 20)
@@ -139,7 +139,7 @@ def test_certain_predictions() -> None:
     assert consistency_test(reference.made([0.5], [True])).p_value == 1
 
 
-def test_overconfidence_that_underconfidence_hides_is_seen_by_the_ece_alone() -> None:
+def test_only_the_ece_detects_gaps_that_cancel() -> None:
     confidence = np.repeat([0.6, 0.8], 500)
     correct = np.concatenate([np.arange(500) < 350, np.arange(500) < 350])  # 0.7 in both
     examples = reference.made(confidence, correct)

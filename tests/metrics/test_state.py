@@ -101,7 +101,7 @@ def test_an_empty_state_is_saved_and_merged() -> None:
     assert repr(full) == "<Calibration with bins=20, classes=6: 101 examples>"
 
 
-def test_what_does_not_fit_does_not_merge() -> None:
+def test_states_with_different_options_do_not_merge() -> None:
     with pytest.raises(ValueError, match="different options"):
         ss.Calibration(bins=10).merge(ss.Calibration(bins=20))
     with pytest.raises(ValueError, match="different options"):
@@ -114,7 +114,7 @@ def test_what_does_not_fit_does_not_merge() -> None:
         ss.Calibration().merge(ss.VarianceHistogram())  # type: ignore[arg-type]
 
 
-def test_merging_leaves_the_other_alone_and_itself_doubles() -> None:
+def test_merge_does_not_change_the_other_state() -> None:
     first, second = calibration_of(*predictions()), ss.Calibration(classwise=True)
     before = first.to_dict()
     assert second.merge(first) is second
@@ -149,6 +149,6 @@ def test_two_processes_give_the_single_process_result(tmp_path: Path) -> None:
             assert "different options" in (tmp_path / f"{mismatch}{rank}").read_text()
 
 
-def test_all_reduce_without_processes_says_what_is_missing() -> None:
+def test_all_reduce_without_a_process_group_is_refused() -> None:
     with pytest.raises(ValueError, match="init_process_group"):
         ss.Calibration().all_reduce()

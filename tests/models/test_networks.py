@@ -248,7 +248,7 @@ def test_resnets_are_traceable_with_their_blocks_as_leaves() -> None:
     torch.testing.assert_close(traced.eval()(images), network.eval()(images))
 
 
-def test_widths_round_and_never_vanish() -> None:
+def test_scaled_channels_are_at_least_one() -> None:
     assert [scaled(64, width) for width in (1.0, 0.125, 0.1, 1.5, 1e-6)] == [64, 8, 6, 96, 1]
     with torch.device("meta"):
         assert vgg16(10, width=2.0).classifier[-1].in_features == 1024

@@ -1,4 +1,4 @@
-"""What methods measured seed by seed, and how two compare, against numpy."""
+"""Values of methods by seed, and their differences, against numpy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_differences_without_common_seeds_or_with_one() -> None:
     assert (one.mean, one.standard_error, one.interval()) == (0, None, None)
 
 
-def test_versus_knows_temperature_scaling_and_the_select_smoothing() -> None:
+def test_differences_of_temperature_scaling_and_selected_smoothing() -> None:
     store = full_store("table2")
     assert paired_differences(BASE, "vwci", "ts_case2", SEEDS, store)["nll"].seeds == SEEDS
     assert paired_differences(BASE, "vwci", "smoothing", SEEDS, store)["nll"].seeds == SEEDS
@@ -79,7 +79,7 @@ def test_time_is_a_ratio_of_processor_seconds_paired_by_seed() -> None:
     assert ratio.standard_error == pytest.approx(1.0)
 
 
-def test_time_counts_what_a_run_starts_from_and_is_unknown_without_it() -> None:
+def test_time_includes_the_run_that_provides_the_weights() -> None:
     baseline, star = fake(BASE, "baseline", 0, cpu_seconds=10.0), fake(BASE, "vwci_star", 0, cpu_seconds=30.0)
     ratio = time_ratio(BASE, "vwci_star", 1, store_of(baseline, star))
     assert ratio is not None
@@ -89,7 +89,7 @@ def test_time_counts_what_a_run_starts_from_and_is_unknown_without_it() -> None:
     assert time_ratio(BASE, "vwci_star", 1, store_of(unknown, star)) is None
 
 
-def test_the_strengths_of_ci_take_their_mean_time_and_the_oracle_none() -> None:
+def test_ci_has_the_mean_time_over_beta_and_the_oracle_none() -> None:
     betas = [fake(BASE, beta, 0, cpu_seconds=10.0 * (number + 1)) for number, beta in enumerate(CI)]
     store = store_of(fake(BASE, "baseline", 0, cpu_seconds=10.0), *betas)
     ratio = time_ratio(BASE, "ci", 1, store)

@@ -1,4 +1,4 @@
-"""Fig. 1 from hand-made results, against numpy."""
+"""Fig. 1 from synthetic results, against numpy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_fig1_has_the_mean_ece_over_seeds_and_the_pooled_bins_of_every_method() 
             assert found["pooled"]["ece"] == pytest.approx(ece(base, method, range(SEEDS)))
 
 
-def test_fig1_draws_the_ci_whose_mean_ece_is_least() -> None:
+def test_fig1_shows_the_ci_with_the_lowest_mean_ece() -> None:
     store = drawn_store()
     figure, numbers = draw_figure("fig1", [RESNET], SEEDS, store)
     mean = {method: np.mean(eces(RESNET, method)) for method in CI}
@@ -45,7 +45,7 @@ def test_fig1_draws_the_ci_whose_mean_ece_is_least() -> None:
     assert panels(figure)[0].get_title().splitlines()[1] == f"ECE {np.mean(baseline):.3f} ± {error:.3f} (3 seeds)"
 
 
-def test_the_oracle_says_among_how_many_it_chose() -> None:
+def test_the_oracle_states_its_number_of_candidates() -> None:
     store = drawn_store()
     without(store, RESNET, "ci_0.01", 0, 1, 2)
     without(store, RESNET, "ci_1", 1)
@@ -58,7 +58,7 @@ def test_the_oracle_says_among_how_many_it_chose() -> None:
     assert numbers["missing"] == ["resnet18 on digits, ci_1, seed 1", "resnet18 on digits, ci_0.01, seeds 0, 1, 2"]
 
 
-def test_the_oracle_is_that_of_the_tables_on_the_seeds_that_all_strengths_have() -> None:
+def test_the_oracle_uses_the_seeds_that_all_betas_have() -> None:
     store = drawn_store([RESNET])
     without(store, RESNET, "ci_1", 0, 1)
     _, numbers = draw_figure("fig1", [RESNET], SEEDS, store)
@@ -73,7 +73,7 @@ def test_the_oracle_is_that_of_the_tables_on_the_seeds_that_all_strengths_have()
     }
 
 
-def test_without_a_seed_that_all_strengths_have_there_is_no_oracle() -> None:
+def test_no_oracle_without_a_common_seed() -> None:
     store = drawn_store([RESNET], ["baseline", "ci_1", "ci_0.1"], seeds=2)
     without(store, RESNET, "ci_1", 0)
     without(store, RESNET, "ci_0.1", 1)

@@ -1,4 +1,4 @@
-"""Fig. 2 from hand-made results, against numpy."""
+"""Fig. 2 from synthetic results, against numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fig. 4 from hand-made results, against numpy."""
+"""Fig. 4 from synthetic results, against numpy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_fig4_has_the_ece_by_the_number_of_passes_beside_the_baseline() -> None:
         assert ax.get_ylim()[1] > max(setting["baseline"]["mean"], *curve[0].get_ydata())
 
 
-def test_fig4_says_where_its_points_differ_in_seeds_and_does_without_a_baseline() -> None:
+def test_fig4_states_different_numbers_of_seeds_and_needs_no_baseline() -> None:
     store = drawn_store()
     without(store, RESNET, "baseline", 0, 1, 2)
     without(store, RESNET, "vwci_T10", 2)

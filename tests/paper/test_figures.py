@@ -1,4 +1,4 @@
-"""Figures from hand-made results: what all have in common, and how they are saved."""
+"""Figures from synthetic results: common properties, and saving."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_figures_are_saved_with_json_numbers_and_labels_that_fit(experiment: str
 
 
 @pytest.mark.parametrize("experiment", FIGURES)
-def test_fewer_seeds_than_asked_for_are_drawn_and_said(experiment: str) -> None:
+def test_missing_seeds_are_reported(experiment: str) -> None:
     figure, numbers = draw_figure(experiment, [RESNET], 5, drawn_store([RESNET], seeds=2))
     assert "2 of 5 seeds" in texts(figure)
     assert numbers["missing"][0] == "resnet18 on digits, baseline, seeds 2, 3, 4"
@@ -57,7 +57,7 @@ def test_one_seed_has_no_standard_error(experiment: str) -> None:
 
 
 @pytest.mark.parametrize("experiment", ["fig1", "fig5"])
-def test_a_method_without_runs_leaves_its_place_empty(experiment: str) -> None:
+def test_a_method_without_runs_has_an_empty_panel(experiment: str) -> None:
     figure, numbers = draw_figure(experiment, [RESNET], 1, drawn_store([RESNET], ["baseline"], seeds=1))
     assert list(numbers["settings"][0]["methods"]) == ["baseline"]
     assert numbers["settings"][0]["ci_oracle"] is None
@@ -111,7 +111,7 @@ def test_another_suffix_is_refused(tmp_path: Path) -> None:
         assert not (tmp_path / name).exists()
 
 
-def test_a_failure_leaves_the_old_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = drawn_store()
     from matplotlib.figure import Figure
 

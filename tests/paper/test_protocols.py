@@ -1,4 +1,4 @@
-"""The two ways in which the paper fits a temperature."""
+"""The two protocols of the paper for fitting a temperature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's tables against each other: where they agree our copy is right, and where they do not is written down."""
+"""The paper's tables compared with each other; known contradictions are listed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def digits(metric: str) -> int:
 
 
 def repeated(rows: list[PublishedRow], methods: tuple[str, ...], elsewhere: dict[Place, PublishedRow]) -> Differences:
-    """Where rows that stand in two tables are not the same."""
+    """Rows that differ between two tables."""
     return {
         (row.dataset, row.model, row.method, metric): (value, other)
         for row in rows
@@ -65,7 +65,7 @@ def test_every_model_has_every_method(
     assert places == [(dataset, model, method) for dataset in datasets for model in models for method in methods]
 
 
-# Added up from the paper by another way than the file was made: the only check of the rows that stand in one table.
+# Sums computed from the paper independently of the file: the only check of rows that are in one table.
 @pytest.mark.parametrize(
     ("table", "sums"),
     [
@@ -94,7 +94,7 @@ def test_values_are_possible() -> None:
 
 
 def test_ci_is_the_mean_and_sample_deviation_over_beta() -> None:
-    """Fifths are never halves of the last digit, so that rounding is not in question."""
+    """Fifths are never halves of the last digit, so rounding is unambiguous."""
     means: Differences = {}
     deviations: Differences = {}
     for (dataset, model, method), row in TABLE_1.items():
@@ -136,8 +136,8 @@ def test_repeated_rows_are_the_same_everywhere() -> None:
     assert repeated(published_rows("3"), ("baseline", "vwci"), TABLE_1) == {}
 
 
-def test_temperature_keeps_the_accuracy_of_the_baseline_but_for_two_nets() -> None:
-    """A net that saw all training images is the baseline; two of table 2's must be other ones."""
+def test_temperature_keeps_the_accuracy_except_for_two_networks() -> None:
+    """A network trained on all images is the baseline; two networks of Table 2 must be different ones."""
     assert {
         (row.dataset, row.model, row.method, "accuracy"): (row.metrics["accuracy"], baseline)
         for row in published_rows("2")
@@ -149,8 +149,8 @@ def test_temperature_keeps_the_accuracy_of_the_baseline_but_for_two_nets() -> No
     }
 
 
-def test_temperature_fitted_on_training_images_makes_every_net_worse() -> None:
-    """A net is surer, and more often right, on images it has learned: the temperature that fits them is too low."""
+def test_temperature_fitted_on_training_images_is_always_worse() -> None:
+    """A network is more accurate on its training images, so the temperature fitted on them is too low."""
     for row in published_rows("2"):
         if row.method == "ts_case1":
             baseline = TABLE_1[row.dataset, row.model, "baseline"]
@@ -165,7 +165,7 @@ def test_rows_are_chosen_by_table_dataset_and_model() -> None:
     assert len(published_rows(model="vgg16", dataset="tiny_imagenet")) == 4 + 3 + 3 + 7
 
 
-def test_unknown_names_are_told_with_the_known_ones() -> None:
+def test_errors_list_the_known_names() -> None:
     with pytest.raises(ValueError, match="no table 'C'; it has 1, 2, 3, A, B"):
         published_rows("C")
     with pytest.raises(ValueError, match="no dataset 'cifar10'; it has tiny_imagenet, cifar100"):

@@ -1,4 +1,4 @@
-"""What tables say about their scale and their runs."""
+"""Captions and notes of tables."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_revision_cannot_write_to_the_terminal_or_break_a_line() -> None:
     assert not any("\x1b" in note or "\n" in note for note in notes)
 
 
-def test_a_time_that_is_known_of_fewer_seeds_says_of_how_many() -> None:
+def test_a_time_of_fewer_seeds_states_their_number() -> None:
     runs = [fake(BASE, method, seed) for method in ("baseline", "vwci") for seed in range(SEEDS)]
     runs[0] = replace(runs[0], cpu_seconds=None)
     table = build_table("table3", BASE, SEEDS, store_of(*runs))
@@ -83,7 +83,7 @@ def test_a_time_that_is_known_of_fewer_seeds_says_of_how_many() -> None:
     assert any("in brackets the number of seeds" in note for note in table.notes)
 
 
-def test_time_is_the_processors_and_a_dash_where_it_is_not_known() -> None:
+def test_unknown_processor_time_is_a_dash() -> None:
     table = full_table("table3")
     ratios = {row.method: row.time.mean for row in table.rows if row.time is not None}
     assert ratios["baseline"] == 1

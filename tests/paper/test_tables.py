@@ -1,4 +1,4 @@
-"""Rows of tables from stores made by hand, against numbers that numpy works out from the same runs."""
+"""Rows of tables from synthetic results, against numpy."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_best_of_each_column_is_marked_and_never_the_oracle() -> None:
         assert any("CI[Oracle] is not eligible" in note for note in table.notes) == (experiment == "table1")
 
 
-def test_the_oracle_is_not_marked_where_it_is_better_than_all() -> None:
+def test_the_oracle_is_never_marked_as_best() -> None:
     perfect = [fake(BASE, beta, 0) for beta in CI]
     perfect[0].splits["test"] = forty(0.999, 40)
     table = build_table("table1", BASE, 1, store_of(fake(BASE, "vwci", 0), *perfect))
@@ -89,7 +89,7 @@ def test_the_oracle_is_not_marked_where_it_is_better_than_all() -> None:
     )
 
 
-def test_a_row_does_not_win_by_the_seeds_it_lacks() -> None:
+def test_rows_with_missing_seeds_are_not_marked_as_best() -> None:
     lucky = fake(BASE, "vwci", 0)
     lucky.splits["test"] = forty(0.999, 40)
     others = [fake(BASE, method, seed) for method in ("baseline", "focal") for seed in (0, 1)]
@@ -98,14 +98,14 @@ def test_a_row_does_not_win_by_the_seeds_it_lacks() -> None:
     assert "The best measured value of each column is marked, of the rows with the most seeds." in table.notes
 
 
-def test_nothing_is_the_best_while_most_rows_lack_seeds() -> None:
+def test_no_row_is_marked_if_most_lack_seeds() -> None:
     runs = [fake(BASE, "baseline", 0), fake(BASE, "baseline", 1), fake(BASE, "vwci", 0), fake(BASE, "focal", 0)]
     table = build_table("table3", BASE, 2, store_of(*runs))
     assert not any(table.best.values())
     assert "No value is marked as the best of its column while most rows lack seeds." in table.notes
 
 
-def test_a_single_beta_has_no_deviation_and_no_error_over_seeds_in_its_place() -> None:
+def test_a_single_beta_has_no_deviation() -> None:
     table = build_table("table1", BASE, SEEDS, store_of(*(fake(BASE, CI[0], seed) for seed in range(SEEDS))))
     assert measured(row_of(table, "ci"), "ece").standard_error is not None
     line = next(line for line in as_text(table).splitlines() if line.startswith("CI, mean ± std over β"))
@@ -119,7 +119,7 @@ def test_temperature_scaling_is_the_rescaled_baseline() -> None:
         assert measured(row_of(table, method), "nll").mean == pytest.approx(values.mean())
 
 
-def test_label_smoothing_has_the_strength_that_held_out_images_chose() -> None:
+def test_label_smoothing_is_selected_on_held_out_images() -> None:
     nll = {e: expected(*drawn(f"held_out_smoothing_{e:g} validation", 0))["nll"] for e in EPSILONS}
     chosen = min(nll, key=nll.__getitem__)
     table = full_table("table1")
@@ -139,7 +139,7 @@ def test_an_empty_store_gives_dashes_and_the_number_of_missing_runs() -> None:
         assert as_text(table).count("0 of 3") == len(table.rows)
 
 
-def test_a_row_with_some_of_its_seeds_says_how_many() -> None:
+def test_an_incomplete_row_states_its_number_of_seeds() -> None:
     store = store_of(
         *(fake(BASE, "baseline", seed) for seed in range(SEEDS)), fake(BASE, "vwci", 0), fake(BASE, "vwci", 2)
     )
@@ -175,7 +175,7 @@ def test_impossible_tables_are_refused() -> None:
 IN_PAPER = base_recipe("small", dataset="cifar100", model="vgg16")
 
 
-def test_published_numbers_stand_beside_measured_ones() -> None:
+def test_published_numbers_are_next_to_measured_ones() -> None:
     table = build_table("table1", IN_PAPER, 1, store_of())
     for row in published_rows("1", dataset="cifar100", model="vgg16"):
         cells = row_of(table, row.method).cells
@@ -185,7 +185,7 @@ def test_published_numbers_stand_beside_measured_ones() -> None:
     assert any(note.startswith("Paper: Table 1; width 1, 32×32") for note in table.notes)
 
 
-def test_what_table_1_lacks_follows_from_the_supplement() -> None:
+def test_missing_rows_of_table_1_are_derived_from_the_supplement() -> None:
     table = build_table("table1", BASE, 1, store_of())
     five = np.array([row.metrics["ece"] for row in published_rows("B", model="resnet18") if row.method in CI])
     ci = row_of(table, "ci").cells["ece"]
@@ -208,7 +208,7 @@ def test_rows_derived_from_the_supplement_equal_those_of_table_1() -> None:
             assert derived[method].std == printed[method].std
 
 
-def test_what_the_paper_did_not_measure_has_no_paper_numbers() -> None:
+def test_no_paper_numbers_for_other_data_sets() -> None:
     table = build_table("table1", DIGITS, 1, store_of())
     assert not any(row.has_paper for row in table.rows)
     assert "*paper*" not in as_markdown(table)

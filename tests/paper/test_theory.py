@@ -42,10 +42,10 @@ def test_mixture_kl_agrees_with_monte_carlo(
     estimate, error = monte_carlo_kl(means, weights, sigma, prior_std, draws=200_000)
     value = float(mixture_kl(means, weights, sigma=sigma, prior_std=prior_std))
     assert abs(value - estimate) < 4 * error
-    assert error < 0.002 * abs(estimate) + 0.01  # the estimate is sharp enough to tell a wrong formula
+    assert error < 0.002 * abs(estimate) + 0.01  # the estimate is precise enough to detect a wrong formula
 
 
-def test_the_papers_form_is_off_by_squares_and_factors_of_the_dimension() -> None:
+def test_the_printed_formula_disagrees_with_monte_carlo() -> None:
     """What Appendix B prints, ½(‖θ‖² + Dσ − log σ − D(1 + log 2π)) − ½ H(e), is far from the estimate."""
     means, mixture, sigma = torch.zeros(2, 10, dtype=torch.float64), torch.tensor([0.5, 0.5], dtype=torch.float64), 0.1
     means[0] = 2.0
@@ -55,7 +55,7 @@ def test_the_papers_form_is_off_by_squares_and_factors_of_the_dimension() -> Non
     assert abs(printed - estimate) > 10
 
 
-def test_it_is_a_lower_bound_off_by_at_most_the_entropy_of_the_mixture() -> None:
+def test_mixture_kl_is_a_lower_bound_within_the_entropy() -> None:
     mixture = torch.tensor([0.5, 0.5], dtype=torch.float64)
     together = torch.zeros(2, 4, dtype=torch.float64)  # full overlap: the worst case
     estimate, error = monte_carlo_kl(together, mixture, 0.5, 1.0, draws=50_000)

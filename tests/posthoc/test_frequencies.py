@@ -23,7 +23,7 @@ def predictions(examples: int, classes: int) -> tuple[Tensor, Tensor]:
 
 
 def with_imagined_example(frequencies: oracle.Array, probs: oracle.Array, examples: int) -> oracle.Array:
-    """One example more, shared out half as the model has it and half evenly; then summing to 1."""
+    """Add a pseudo-example, half in proportion to the uncalibrated probabilities and half evenly; then normalize."""
     result = np.empty_like(frequencies)
     for i, (row, prob) in enumerate(zip(frequencies, probs, strict=True)):
         raw = [f + 1 / (examples + 1) * (p / 2 + 1 / len(row) / 2) for f, p in zip(row, prob, strict=True)]

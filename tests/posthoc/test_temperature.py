@@ -66,7 +66,7 @@ def test_a_huge_class_that_is_sometimes_right_sets_the_temperature() -> None:
     logits, _ = calibrated(400, 8, 1.0)
     for size in (1e9, 3e38, 1e300):
         huge, labels = torch.nn.functional.pad(logits, (0, 1), value=size), torch.arange(400) % 4 * 2 + 2
-        expected = size / np.log(8 * 0.25 / 0.75)  # right one time in four, against eight equal logits
+        expected = size / np.log(8 * 0.25 / 0.75)  # correct in one of four cases, against eight equal logits
         assert ss.TemperatureScaling.fit(huge, labels).temperature == pytest.approx(expected, rel=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Predictions written in every format, by the libraries that other people use."""
+"""Predictions written in every format, by common libraries."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def csv_gzipped(folder: Path, scores: Arrays, labels: Arrays, kind: str) -> tupl
 
 
 def csv_text(scores: Arrays, labels: Arrays, kind: str, names: list[str] | None = None) -> str:
-    """Score columns on both sides of the label, and one that has nothing to do with it."""
+    """Score columns on both sides of the label, and an unrelated column."""
     names = [str(index) for index in range(scores.shape[1])] if names is None else names
     headings = [PREFIX[kind] + name for name in names]
     rows = [[headings[0], "label", "image", *headings[1:]]]
@@ -127,7 +127,7 @@ def metadata(names: list[str]) -> dict[str, str]:
 
 
 def refusal(path: Path, **told: Any) -> str:
-    """What is said about a file, read in chunks of 6 rows; it names the file, or the one with the labels beside it."""
+    """The error message for a file, read in chunks of 6 rows; it names the file or the file of labels."""
     with pytest.raises(ValueError, match=re.escape(str(path.parent))) as error:
         for _ in read_predictions(path, **told).chunks(6):
             pass

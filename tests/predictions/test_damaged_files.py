@@ -1,4 +1,4 @@
-"""Files that are cut off, changed, or not what they say are refused by name, and nothing in them is ever run."""
+"""Truncated, damaged and mislabelled files are refused with their name, and no code in them is run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_rows_of_millions_of_classes_are_refused(tmp_path: Path) -> None:
     assert "has 4,194,305 classes; 1 to 4,194,304 are supported" in refusal(tmp_path / "a.npz")
 
 
-def test_a_size_that_an_archive_lies_about_is_found_out(tmp_path: Path) -> None:
+def test_wrong_sizes_in_an_archive_are_detected(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", logits=LOGITS, labels=LABELS)
     data = (tmp_path / "a.npz").read_bytes()
     with zipfile.ZipFile(tmp_path / "a.npz") as archive:
@@ -63,7 +63,7 @@ def test_a_size_that_an_archive_lies_about_is_found_out(tmp_path: Path) -> None:
     assert "is damaged or incomplete" in refusal(tmp_path / "a.npz")
 
 
-def test_what_is_no_file_of_predictions(tmp_path: Path) -> None:
+def test_files_that_are_not_predictions(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "absent.npz")
     assert "has an unknown format; supported formats: .npz, .npy, .csv" in refusal(tmp_path / "a.pkl")
     (tmp_path / "folder.npz").mkdir()

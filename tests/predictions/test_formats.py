@@ -1,4 +1,4 @@
-"""Every format gives back what was written, whole and in chunks."""
+"""Every format returns what was written, as a whole and in chunks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_bfloat16_probabilities_are_brought_to_sum_to_one(tmp_path: Path) -> Non
     save_torch(tensors, path)
     found = read_predictions(path)
     np.testing.assert_allclose(found.load().scores, np.tile(wide / wide.sum(), (30, 1)), rtol=1e-6)
-    # Everything that asks for probabilities takes them.
+    # Every function that takes probabilities accepts them.
     assert evaluate_file(found).result.nll == pytest.approx(-np.log(wide[0] / wide.sum()), rel=1e-5)
     rescale(found, ss.TemperatureScaling(2.0))
     save_torch({**tensors, "probs": (row * 0.97).repeat(30, 1)}, path)

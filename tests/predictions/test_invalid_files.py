@@ -1,4 +1,4 @@
-"""Every mistake in a file is one message that names the file and the place."""
+"""Every error in a file is one message with the file and the location."""
 
 from __future__ import annotations
 

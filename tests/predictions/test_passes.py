@@ -1,4 +1,4 @@
-"""T stochastic passes beside the scores of a file: read in blocks, checked, and never taken for the scores."""
+"""T stochastic passes in a file: read in blocks, checked, and never used as the scores."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def brain_floats(folder: Path, **arrays: NDArray[Any]) -> Path:
 def test_bfloat16_probabilities_may_be_off_one_by_its_rounding(tmp_path: Path) -> None:
     path = brain_floats(tmp_path, logits=LOGITS, pass_probs=PASS_PROBS)
     rounded = torch.from_numpy(PASS_PROBS).bfloat16().double().numpy()
-    assert np.abs(rounded.sum(2) - 1).max() > 1e-3  # or it would show nothing
+    assert np.abs(rounded.sum(2) - 1).max() > 1e-3  # otherwise the test would show nothing
     logits, _ = read_all(read_predictions(path), 6)
     np.testing.assert_allclose(np.exp(logits), rounded, rtol=1e-6)
     path = brain_floats(tmp_path, logits=LOGITS, pass_probs=changed(PASS_PROBS, [0.5, 0.25, 0.2]))
@@ -194,7 +194,7 @@ def test_passes_are_not_scores(tmp_path: Path) -> None:
     assert "has no array 'logits' or 'probs'; found labels, pass_logits" in refusal(alone)
     both = stored(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
     assert "must have shape (N, C)" in refusal(both, scores="pass_logits", kind="logits")
-    # Who calls scores by this name, and says so, has scores.
+    # With scores= set to this name, the array holds the scores.
     flat = stored(tmp_path, labels=LABELS, pass_logits=LOGITS)
     named = read_predictions(flat, scores="pass_logits", kind="logits")
     assert named.passes == 0
@@ -223,7 +223,7 @@ def test_other_shapes_are_refused_when_opened(write: Callable[..., Path], name: 
 
 
 @every_format
-def test_bad_values_are_named_with_their_pass_and_row(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_invalid_values_are_reported_with_pass_and_row(write: Callable[..., Path], tmp_path: Path) -> None:
     place = r"pass 2, row 17 \(counted from 0\)"
     for name, passes, said in [
         ("pass_logits", changed(PASSES, [1, np.nan, 2]), f"logits must be finite; {place} has nan for class 1"),
@@ -251,7 +251,7 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
         assert f"array '{name}' holds Python objects, which are never unpickled" in refusal(path)
 
 
-def test_bad_labels_are_named_here_too(tmp_path: Path) -> None:
+def test_invalid_labels_are_reported_for_passes_too(tmp_path: Path) -> None:
     labels = LABELS.copy()
     labels[17] = 3
     path = stored(tmp_path, logits=LOGITS, labels=labels, pass_logits=PASSES)

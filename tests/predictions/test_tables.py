@@ -1,4 +1,4 @@
-"""Mistakes in a table, a .csv or a .parquet file, are named with the line or row and the column."""
+"""Errors in .csv and .parquet files are reported with the line or row and the column."""
 
 from __future__ import annotations
 

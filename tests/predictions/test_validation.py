@@ -1,4 +1,4 @@
-"""Whole numbers among the labels mean the same in every format: indices, or nothing until it is said."""
+"""Integer labels have the same meaning in every format: indices, or an error if that is ambiguous."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def test_labels_that_contradict_their_stated_meaning(tmp_path: Path) -> None:
 
 def test_written_files_state_that_labels_are_indices(tmp_path: Path) -> None:
     write_predictions(tmp_path / "a.npz", [(SCORES, np.array([2, 1, 0]))], class_names=("2", "1", "0"))
-    for told in (None, "names"):  # said about another file beside it
+    for told in (None, "names"):  # the message is about the file of labels
         found = read_predictions(tmp_path / "a.npz", labels_are=told)
         assert found.load().labels.tolist() == [2, 1, 0]

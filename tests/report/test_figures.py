@@ -1,4 +1,4 @@
-"""Figures: the plotted bars and lines are the numbers they stand for."""
+"""Figures: the plotted bars and lines show the numbers of the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training commands in processes of their own, without the seconds that importing torch takes in each."""
+"""Training commands in separate processes that do not import torch again."""
 
 from __future__ import annotations
 

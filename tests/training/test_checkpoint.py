@@ -65,7 +65,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_everything_comes_back_exactly(tmp_path: Path) -> None:
+def test_a_checkpoint_is_restored_exactly(tmp_path: Path) -> None:
     sums = EpochSums(2, loss=1 / 3, alpha=5e-324, alpha_steps=1, accuracy=0.7)
     state: dict[str, Any] = {"epochs_closed": 1, "sums": sums, "seconds": 0.1, "scaler": {"scale": 2.0, "list": [1]}}
     model, optimizer = save(tmp_path, 7, best=5, **state)

@@ -67,7 +67,7 @@ def test_plain_lines_without_a_terminal(clock: list[float]) -> None:
     assert lines[1] == (
         f"epoch 1/300: loss 1.250  α 0.125  acc 0.500  {unseen} NLL 1.204  128 img/s  4:09:10 left  best so far"
     )
-    assert lines[2].endswith("left")  # this time it was not the best
+    assert lines[2].endswith("left")  # not the best epoch
     # Thirty seconds after the last line, whatever that was; one pass has no α.
     assert lines[3] == f"epoch 2/300, step 190: loss 1.250  acc 0.500  {unseen}  128 img/s  4:08:25 left"
     assert len(lines) == 4

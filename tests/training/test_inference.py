@@ -24,7 +24,7 @@ NORMALIZATION = Normalization((0.4,), (0.3,))
 
 
 class Network(nn.Module):
-    """Has what a wrong evaluation would change: dropout, batch norm, gradients."""
+    """A network that a wrong evaluation would change: with dropout, batch norm and gradients."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ def test_abstains_below_the_threshold(folder: Path, photos: Path) -> None:
     threshold = confidences[3]
     found, _ = predict(folder, [photos], abstain_below=threshold)
     assert [one.abstained for one in found] == [one.confidence < threshold for one in found]
-    assert sum(one.abstained for one in found) == 3  # one that is exactly there does not abstain
+    assert sum(one.abstained for one in found) == 3  # a confidence equal to the threshold does not abstain
 
 
 def test_folders_are_replaced_by_their_images_in_order(folder: Path, photos: Path) -> None:

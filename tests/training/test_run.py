@@ -205,7 +205,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "metrics.jsonl"
 
 
-def test_each_record_is_a_line_of_json_and_is_there_at_once(path: Path) -> None:
+def test_each_record_is_a_line_of_json_and_flushed(path: Path) -> None:
     log = MetricsLog(path, from_step=0)
     assert read_records(path) == []
     records = [step(50, alpha=None), step(100, alpha=0.1), {"kind": "epoch", "step": 100, "test": {"ece": 1 / 3}}]
@@ -263,7 +263,7 @@ def test_numbers_that_json_lacks_become_null(path: Path) -> None:
 def test_tensorboard_gets_every_number_under_its_group(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tensorboard"
     written(path, step(50, alpha=None), step(100, alpha=0.25), tensorboard=folder)
-    # Continued from step 50: what came after it is made again, and the old values are hidden.
+    # Resumed from step 50: later records are written again and replace the old ones.
     epoch = {"kind": "epoch", "step": 100, "epoch": 1, "validation": {"ece": 0.5, "nll": 2.0}}
     written(path, step(100, alpha=0.75), epoch, from_step=50, tensorboard=folder)
     assert scalars(folder) == {

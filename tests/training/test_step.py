@@ -161,7 +161,7 @@ def test_memory_layouts_and_low_memory_give_the_same_gradients() -> None:
         with torch.no_grad():
             for module in ours.model.modules():
                 if isinstance(module, nn.Dropout):
-                    module.p = 1e-9  # noise that is there and does nothing: strategies draw in different orders
+                    module.p = 1e-9  # noise without effect: strategies draw in different orders
         ours.advance(images, labels, objective_of(ours.recipe), 0.0)
         grads.append([parameter.grad for parameter in ours.model.parameters()])
     for other in grads[1:]:
@@ -172,7 +172,7 @@ def test_a_compiled_network_takes_the_same_step(monkeypatch: pytest.MonkeyPatch)
     compiled: list[str] = []
 
     def aot_only(model: nn.Module) -> None:
-        """All of compilation but the machine code, which would take a minute."""
+        """Compilation without machine code, which would take a minute."""
         compiled.append(type(model).__name__)
         model._compiled_call_impl = torch.compile(model._call_impl, backend="aot_eager")
 

@@ -183,7 +183,7 @@ class StopAfter(Callback):
     ],
     ids=str,
 )
-def test_an_interrupted_run_ends_as_one_that_was_not(options: dict[str, Any], tmp_path: Path) -> None:
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(options: dict[str, Any], tmp_path: Path) -> None:
     recipe = quick(**{"batch_size": 30, **options})
     train(recipe, tmp_path / "whole")
     for step in (2, 3):  # within an epoch of three steps, and at its end

@@ -75,7 +75,7 @@ class Baseline:
         return BaselineComparison(*names, [compare_resampled(one, base, name) for name in finite])
 
     def has_same_examples(self, other: Evaluation) -> bool:
-        """Whether both are predictions for the same examples in the same order, judging by their labels."""
+        """Whether both are predictions for the same examples in the same order, according to their labels."""
         first, second = self.evaluation.examples, other.examples
         if first is None or second is None:
             return False

@@ -41,7 +41,7 @@ class Recipe:
     # Network
     model: str = "resnet18"  # a name from singleshot.list_models()
     width: float = 1.0  # multiplies the channels of every layer
-    noise: float | None = None  # dropout or stochastic depth rate; None: the paper's rate for this network
+    noise: float | None = None  # dropout or stochastic depth rate; None: the default of the network
 
     # Loss
     loss: LossName = "vwci"  # the loss to minimize

@@ -156,7 +156,7 @@ def check_threshold_counts(dtype: type[np.floating[Any]]) -> None:
         )
 
 
-def test_what_a_guarantee_was_found_on_is_what_the_explorer_shows(place: Path, data: dict[str, Any]) -> None:
+def test_the_page_has_the_thresholds_of_threshold_for_accuracy(place: Path, data: dict[str, Any]) -> None:
     rules, model = data["guarantee"], data["models"][0]
     with np.load(place / "test.npz") as file:
         examples = Examples.of(logits=file["logits"], labels=file["labels"])
