@@ -14,9 +14,8 @@ import singleshot as ss
 from singleshot.common.checks import (
     as_tensor,
     check_choice,
-    check_fraction,
     check_labels,
-    check_non_negative,
+    check_range,
     check_size,
     finite_rows,
 )
@@ -48,17 +47,19 @@ def test_labels_outside_the_classes_are_named() -> None:
 
 def test_a_wrong_type_is_a_type_error_and_a_wrong_value_a_value_error() -> None:
     assert check_size("bins", np.int32(3), least=1) == 3
-    check_fraction("share", np.float32(0.5))  # type: ignore[arg-type]
+    check_range("share", np.float32(0.5), "[0, 1]")  # type: ignore[arg-type]
     cases: list[tuple[type[Exception], Any, tuple[Any, ...]]] = [
         (TypeError, check_size, ("bins", 2.0, 1)),
         (TypeError, check_size, ("bins", True, 1)),
         (ValueError, check_size, ("bins", 0, 1)),
         (TypeError, check_choice, ("kind", ["logits"], ("logits", "probs"))),
         (ValueError, check_choice, ("kind", "scores", ("logits", "probs"))),
-        (TypeError, check_fraction, ("share", "0.5")),
-        (ValueError, check_fraction, ("share", 1.5)),
-        (TypeError, check_non_negative, ("beta", None)),
-        (ValueError, check_non_negative, ("beta", math.nan)),
+        (TypeError, check_range, ("share", "0.5", "[0, 1]")),
+        (ValueError, check_range, ("share", 1.5, "[0, 1]")),
+        (ValueError, check_range, ("share", 0, "(0, 1)")),
+        (ValueError, check_range, ("share", 1, "[0, 1)")),
+        (TypeError, check_range, ("beta", None, "[0, inf)")),
+        (ValueError, check_range, ("beta", math.nan, "[0, inf)")),
         (TypeError, as_tensor, ("logits", "logits")),
         (ValueError, as_tensor, ([[1.0], [1.0, 2.0]], "logits")),
     ]

@@ -147,7 +147,7 @@ INVALID: list[tuple[list[str], str]] = [
     (["test.npz", "--kind", "probs"], "test.npz has no array 'probs'; found logits, labels, class_names"),
     (["test.npz", "--replicates", "-1"], "replicates must be "),
     (["test.npz", "--bins", "0"], "bins must be "),
-    (["test.npz", "--accuracy", "95"], "accuracy must lie strictly between 0 and 1"),
+    (["test.npz", "--accuracy", "95"], "accuracy must lie in (0, 1), got 95"),
     (["test.npz", "--figure", "out.txt"], "--figure out.txt must end in .png, .pdf, .svg"),
     (["test.npz", "--predictions", "out.npz"], "--predictions out.npz is only for runs"),
 ]

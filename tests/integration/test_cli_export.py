@@ -80,8 +80,8 @@ MISTAKES = [
     (["RUN", "-o", "a.tflite", "--format", "tflite"], "tflite"),
     (["RUN"], "--output"),
     (["nothing", "-o", "a.onnx"], "nothing"),
-    (["RUN", "-o", "a.onnx", "--temperature", "0"], "temperature must be a finite number above 0, got 0"),
-    (["RUN", "-o", "a.onnx", "--temperature", "nan"], "temperature must be a finite number above 0, got nan"),
+    (["RUN", "-o", "a.onnx", "--temperature", "0"], "temperature must lie in (0, inf), got 0"),
+    (["RUN", "-o", "a.onnx", "--temperature", "nan"], "temperature must lie in (0, inf), got nan"),
     (["RUN", "-o", "a.onnx", "--temperature", "warm"], "--temperature warm is neither a number nor a file"),
     (["RUN", "-o", "a.onnx", "--temperature", "text.json"], "text.json is not a saved scaling"),
     (

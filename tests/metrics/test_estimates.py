@@ -24,7 +24,7 @@ from singleshot.metrics.binning import (
     negated,
     smoothed,
 )
-from singleshot.metrics.resampling import binned, sort_examples, whole
+from singleshot.metrics.resampling import SortedExamples, binned, whole
 
 MeanOf = Callable[[float, float], float]
 
@@ -70,7 +70,7 @@ def test_debiased_ece_equals_the_literal_formula(size: int, slope: float) -> Non
     examples = reference.drawn(size, seed=size, slope=slope)
     expected = max(literal_debiased(*reference.plain(examples), 20, folded), 0)
     assert debiased_ece(examples) == pytest.approx(expected, abs=1e-10)
-    table = sort_examples(examples, 20)
+    table = SortedExamples(examples, 20)
     gaps = gaps_of(binned(whole(table).cells, table.width_bins))
     for mean_of, sides in ((positive_part, gaps), (negative_part, negated(gaps))):
         part = literal_debiased(*reference.plain(examples), 20, mean_of)

@@ -171,7 +171,7 @@ def test_invalid_options_are_named() -> None:
     invalid: list[tuple[type[Exception], dict[str, Any], str]] = [
         (ValueError, {"replicates": 1}, "replicates must be a whole number of at least 2"),
         (TypeError, {"replicates": 10.0}, "replicates must be a whole number of at least 2"),
-        (ValueError, {"level": 95}, "level must lie strictly between 0 and 1"),
+        (ValueError, {"level": 95}, "level must lie in \\(0, 1\\)"),
         (ValueError, {"bins": 0}, "bins must be a whole number of at least 1"),
     ]
     for error, options, message in invalid:
@@ -204,7 +204,7 @@ def test_invalid_proportions_are_named() -> None:
         (([-1], [2]), "successes must lie between"),
         (([1, 2], [1, 2, 3]), "numbers of one shape"),
         ((["a"], [1]), "successes and counts must be numbers"),
-        (([1], [2], 1.0), "level must lie strictly between 0 and 1"),
+        (([1], [2], 1.0), "level must lie in \\(0, 1\\)"),
         (([1], [2], 95), "level must lie"),
     ]
     for arguments, message in invalid:

@@ -10,14 +10,14 @@ import example_oracle as reference
 import singleshot as ss
 from singleshot.metrics import Examples, adaptive_ece, bootstrap, debiased_ece
 from singleshot.metrics.estimates import Estimator
-from singleshot.metrics.resampling import draw_counts, resample, resample_groups, sort_examples
+from singleshot.metrics.resampling import SortedExamples, draw_counts, resample, resample_groups
 from singleshot.metrics.significance import compare_resampled, resampled_metrics
 
 
 @pytest.mark.parametrize(("size", "ties"), [(1, False), (2, True), (60, False), (60, True)])
 def test_a_resample_has_the_metrics_of_its_examples_written_out(size: int, ties: bool) -> None:
     examples = reference.drawn(size, seed=size, ties=ties)
-    table = sort_examples(examples, 20)
+    table = SortedExamples(examples, 20)
     estimator = Estimator(examples, 20)
     mass_of = dict(
         zip(*(reference.plain(examples)[0], reference.mass_groups(examples.confidence.numpy(), 20)), strict=True)
@@ -58,7 +58,7 @@ def test_draws_are_multinomial() -> None:
 
 def test_an_infinite_nll_is_infinite_only_where_it_is_drawn() -> None:
     probs = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
-    table = sort_examples(Examples.of(probs=probs, labels=torch.tensor([1, 0])), 20)
+    table = SortedExamples(Examples.of(probs=probs, labels=torch.tensor([1, 0])), 20)
     assert np.isinf(resample(table, np.array([1, 1])).nll)
     assert resample(table, np.array([0, 2])).nll == pytest.approx(np.log(2))
 
@@ -102,7 +102,7 @@ def test_groups_of_examples_give_nearly_the_same_intervals() -> None:
 def test_a_resample_is_divided_by_its_own_size() -> None:
     # Every example has the same NLL and Brier score, and so has their mean; groups of 3 and 2 make resamples of 4 to 6.
     examples = Examples.of(probs=torch.full((5, 2), 0.5, dtype=torch.float64), labels=torch.tensor([0, 1, 0, 1, 0]))
-    found = resample_groups(sort_examples(examples, 20), 2, 50, seed=0)
+    found = resample_groups(SortedExamples(examples, 20), 2, 50, seed=0)
     assert set(found.size.sum(-1)) == {4, 5, 6}
     assert found.nll == pytest.approx([np.log(2)] * 50)
     assert found.brier == pytest.approx([0.5] * 50)

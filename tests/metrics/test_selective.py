@@ -109,7 +109,7 @@ def test_all_correct_and_one_example() -> None:
 
 def test_accuracy_and_confidence_must_lie_between_0_and_1() -> None:
     for accuracy, confidence, name in ((1.0, 0.95, "accuracy"), (0.9, 0.0, "confidence")):
-        with pytest.raises(ValueError, match=f"{name} must lie strictly between 0 and 1"):
+        with pytest.raises(ValueError, match=rf"{name} must lie in \(0, 1\)"):
             threshold_for_accuracy(reference.drawn(5), accuracy, confidence=confidence)
     with pytest.raises(TypeError, match="accuracy must be a number"):
         threshold_for_accuracy(reference.drawn(5), "0.9")  # type: ignore[arg-type]

@@ -125,25 +125,14 @@ def check_size(name: str, value: object, least: int) -> int:
     return int(value)
 
 
-def check_fraction(name: str, value: float) -> None:
-    """Check that a value lies in [0, 1]."""
+def check_range(name: str, value: float, interval: str) -> None:
+    """Check that a value is a number in an interval such as "[0, 1)"."""
     check_number(name, value)
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} must lie in [0, 1], got {value}")
-
-
-def check_non_negative(name: str, value: float) -> None:
-    """Check that a value is at least 0 and finite."""
-    check_number(name, value)
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{name} must be a finite number of at least 0, got {value}")
-
-
-def check_level(level: float, name: str = "level") -> None:
-    """Check that a confidence level lies strictly between 0 and 1."""
-    check_number(name, level)
-    if not 0 < level < 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, such as 0.95, got {level}")
+    low, high = map(float, interval[1:-1].split(","))
+    above = value >= low if interval[0] == "[" else value > low
+    below = value <= high if interval[-1] == "]" else value < high
+    if not (above and below):
+        raise ValueError(f"{name} must lie in {interval}, got {value}")
 
 
 def check_number(name: str, value: object) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, check_size
+from singleshot.common.checks import as_tensor, check_range, check_size
 from singleshot.common.text import jsonable, printable
 from singleshot.evaluation.formatting import amount
 from singleshot.metrics.calibration import Calibration, CalibrationResult
@@ -189,8 +189,8 @@ def check_options(*, bins: int = 20, replicates: int | None = None, accuracy: fl
     check_size("bins", bins, least=1)
     if replicates:
         check_size("replicates", replicates, least=2)
-    if accuracy is not None and not 0 < accuracy < 1:
-        raise ValueError(f"accuracy must lie strictly between 0 and 1, such as 0.95, got {accuracy}")
+    if accuracy is not None:
+        check_range("accuracy", accuracy, "(0, 1)")
 
 
 def result_dict(result: CalibrationResult) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import check_choice, check_number
+from singleshot.common.checks import check_choice, check_range
 from singleshot.common.environment import describe_environment
 from singleshot.common.files import check_writable, write_atomically
 from singleshot.export.facts import FORMAT, require_packages
@@ -87,9 +87,7 @@ def export_model(
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
     if temperature is not None:
-        check_number("temperature", temperature)
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature must be a finite number above 0, got {temperature}")
+        check_range("temperature", temperature, "(0, inf)")
     if format == "onnx":
         require_packages(*ONNX_PACKAGES)
     example = example.detach().cpu()

@@ -53,11 +53,6 @@ def equal_mass_index(confidence: Array, bins: int) -> NDArray[np.int64]:
 
     The bin of a value is ⌊bins · r⌋, where r is the middle of its ranks as a share of all examples. Equal confidences
     always share a bin, so with many ties or few examples the bins differ in size and some are empty.
-
-    >>> equal_mass_index(np.array([0.9, 0.5, 0.6, 0.7]), bins=2)
-    array([1, 0, 0, 1])
-    >>> equal_mass_index(np.array([0.9, 0.9, 0.9, 0.7]), bins=2)
-    array([1, 1, 1, 0])
     """
     _, group, count = np.unique(confidence, return_inverse=True, return_counts=True)
     twice_middle = 2 * np.cumsum(count) - count  # integers, so that no rounding moves an edge

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import check_level, check_size
+from singleshot.common.checks import check_range, check_size
 from singleshot.metrics.binning import (
     Array,
     BinSums,
@@ -34,13 +35,7 @@ BLOCK_CELLS = 2**19
 
 
 class ClassCells(NamedTuple):
-    """Sums of shape (groups, classes, bins) that batches are added to in place.
-
-    >>> cells = ClassCells.empty(groups=1, classes=2, bins=2)
-    >>> cells.add(torch.tensor([[0.9, 0.1], [0.3, 0.7]]), torch.tensor([0, 0]))
-    >>> cells.size.tolist(), cells.correct.tolist()
-    ([[[1, 1], [1, 1]]], [[[1, 1], [0, 0]]])
-    """
+    """Sums of shape (groups, classes, bins) that batches are added to in place."""
 
     size: Tensor  # number of examples
     correct: Tensor  # number of examples with this class as their label
@@ -88,13 +83,6 @@ class ClasswiseGroups:
     """Collects the classwise sums of up to 100 random groups of examples, for the interval of the classwise ECE.
 
     The groups are random because files are often sorted by class, and groups taken in turn would be too similar.
-
-    >>> groups = ClasswiseGroups(bins=10)
-    >>> probs = torch.tensor([[0.9, 0.1], [0.3, 0.7]]).repeat(50, 1)
-    >>> groups.add(ScoredBatch.of(probs=probs, labels=torch.tensor([0, 0] * 50)))
-    >>> found = groups.interval(replicates=100)
-    >>> round(found.estimate, 6), found.low <= 0.4 <= found.high
-    (0.4, True)
     """
 
     def __init__(self, bins: int = 20) -> None:
@@ -122,7 +110,7 @@ class ClasswiseGroups:
         `evaluate` requires `MIN_PER_CLASS` examples per class.
         """
         check_size("replicates", replicates, least=2)
-        check_level(level)
+        check_range("level", level, "(0, 1)")
         if self._cells is None:
             raise ValueError("no examples yet: add at least one batch to the ClasswiseGroups")
         filled = self._cells.size.sum((1, 2)) > 0
@@ -131,13 +119,15 @@ class ClasswiseGroups:
         generator = np.random.default_rng(seed)
         block = max(1, BLOCK_CELLS // own.size.size)
         sizes = [min(block, replicates - first) for first in range(0, replicates, block)]
-        values = np.concatenate([debiased_classwise(_resample(groups, size, generator)) for size in sizes])
-        calibrated = np.concatenate([plain_classwise(simulate_calibrated(own, size, generator)) for size in sizes])
+        values = np.concatenate([classwise_error(_resample(groups, size, generator), debiased_error) for size in sizes])
+        calibrated = np.concatenate(
+            [classwise_error(simulate_calibrated(own, size, generator), plain_error) for size in sizes]
+        )
         # A label belongs to one class only, so C classes have the noise of C − 1 independent ones.
         classes, mean = own.size.shape[1], calibrated.mean()
         calibrated = mean + (calibrated - mean) * np.sqrt(classes / max(classes - 1, 1))
-        estimate = float(plain_classwise(own))
-        low, high = error_interval(estimate, float(debiased_classwise(own)), values, calibrated, level)
+        estimate, centre = (float(classwise_error(own, error)) for error in (plain_error, debiased_error))
+        low, high = error_interval(estimate, centre, values, calibrated, level)
         return Interval(estimate, low, high, float(values.std(ddof=1)))
 
 
@@ -150,27 +140,13 @@ def number_of_groups(classes: int, bins: int) -> int:
     return int(np.clip(GROUP_BYTES // (24 * classes * bins), MIN_GROUPS, MAX_GROUPS))
 
 
-def plain_classwise(sums: BinSums) -> Array:
-    """The mean ECE of the classes, from sums (..., bins, classes)."""
-    shares, gaps = _gaps_by_bin(sums)
-    return np.asarray((shares * plain_error(gaps)).sum(-1))
+def classwise_error(sums: BinSums, error: Callable[[Gaps], Array]) -> Array:
+    """The mean over the classes of an error, `plain_error` or `debiased_error`, from sums (..., bins, classes).
 
-
-def debiased_classwise(sums: BinSums) -> Array:
-    """The classwise ECE minus its expected bias; it can be negative.
-
-    The gaps of a cell are compared with those of the other classes in the same bin. The other bins of its class are no
-    guide: nearly all examples are in the first bin, where probabilities and gaps are small.
-    """
-    shares, gaps = _gaps_by_bin(sums)
-    return np.asarray((shares * debiased_error(gaps)).sum(-1))
-
-
-def _gaps_by_bin(sums: BinSums) -> tuple[Array, Gaps]:
-    """Return the share of each bin (..., bins) and the gaps of its cells (..., bins, classes).
-
-    A cell often has too few examples to estimate the variance of its gap from its own accuracy, so the mean probability
-    minus the gap of the whole bin is used.
+    The debiased error compares the gaps of a cell with those of the other classes in the same bin. The other bins of
+    its class are no guide: nearly all examples are in the first bin, where probabilities and gaps are small. A cell
+    often has too few examples to estimate the variance of its gap from its own accuracy, so the mean probability minus
+    the gap of the whole bin is used.
     """
     size, correct, probability = sums
     filled, in_bin = np.maximum(size, 1), size.sum(-1, keepdims=True)
@@ -178,7 +154,7 @@ def _gaps_by_bin(sums: BinSums) -> tuple[Array, Gaps]:
     accuracy = np.clip(probability / filled - bin_gap, 0, 1)
     variance = np.where(size > 0, accuracy * (1 - accuracy) / filled, 0)
     gaps = Gaps(size / np.maximum(in_bin, 1), (probability - correct) / filled, variance)
-    return in_bin[..., 0] / in_bin.sum(-2), gaps
+    return np.asarray((in_bin[..., 0] / in_bin.sum(-2) * error(gaps)).sum(-1))
 
 
 def _resample(groups: BinSums, replicates: int, generator: np.random.Generator) -> BinSums:

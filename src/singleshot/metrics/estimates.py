@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from singleshot.common.checks import check_range
 from singleshot.metrics.binning import (
     Array,
     BinSums,
@@ -26,7 +27,7 @@ from singleshot.metrics.binning import (
     smooth_error,
 )
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.resampling import ResampleSums, binned, draw_resamples, grid_residual, sort_examples, whole
+from singleshot.metrics.resampling import ResampleSums, SortedExamples, binned, draw_resamples, grid_residual, whole
 from singleshot.metrics.selective import excess_over_oracle
 
 ErrorOfGaps = Callable[[Gaps], Array]
@@ -70,7 +71,7 @@ class Estimator:
     """
 
     def __init__(self, examples: Examples, bins: int = 20) -> None:
-        self.table = sort_examples(examples, bins)
+        self.table = SortedExamples(examples, bins)
         self.own = whole(self.table)  # the sums of the examples themselves
 
     def estimates(self, names: Sequence[str] = METRICS) -> dict[str, float]:
@@ -161,10 +162,9 @@ def adaptive_ece(examples: Examples, bins: int = 20) -> float:
 
 def smooth_ece(examples: Examples, bandwidth: float | None = None) -> float:
     """The smooth ECE at this bandwidth; by default at the bandwidth that equals the error."""
-    if bandwidth is not None and not 0 < bandwidth <= 1:
-        raise ValueError(f"bandwidth must lie in (0, 1], or be None to choose it automatically, got {bandwidth}")
     estimator = Estimator(examples, bins=1)
     if bandwidth is not None:
+        check_range("bandwidth", bandwidth, "(0, 1]")
         estimator.bandwidth = bandwidth
     return _estimate("smooth_ece", estimator)
 

@@ -132,14 +132,7 @@ class Examples:
 
 
 class ExampleGathering:
-    """Collects `Examples` batch by batch without keeping the scores.
-
-    >>> gathering = ExampleGathering()
-    >>> gathering.add(ScoredBatch.of(logits=torch.tensor([[2.0, 0.0]]), labels=torch.tensor([0])))
-    >>> gathering.add(ScoredBatch.of(logits=torch.tensor([[0.0, 1.0]]), labels=torch.tensor([0])))
-    >>> gathering.finish().correct
-    tensor([ True, False])
-    """
+    """Collects `Examples` batch by batch without keeping the scores."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[Tensor]] = {name: [] for name in FIELDS}

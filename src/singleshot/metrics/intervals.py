@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from singleshot.common.checks import check_level, check_size
+from singleshot.common.checks import check_range, check_size
 from singleshot.metrics.binning import Array
 from singleshot.metrics.estimates import BIASED_UP, Estimator
 from singleshot.metrics.examples import Examples
@@ -67,7 +67,7 @@ def bootstrap(
     0.75 [0.3006, 0.9544]
     """
     check_size("replicates", replicates, least=2)
-    check_level(level)
+    check_range("level", level, "(0, 1)")
     estimator = Estimator(examples, bins)
     plain, centres, resampled = estimator.resample(replicates, seed, groups=groups)
     calibrated = estimator.if_calibrated(replicates, np.random.default_rng([seed, 1]))
@@ -128,7 +128,7 @@ def wilson_interval(successes: ArrayLike, counts: ArrayLike, level: float = 0.95
     """
     from scipy.special import ndtri
 
-    check_level(level)
+    check_range("level", level, "(0, 1)")
     try:
         k, n = np.broadcast_arrays(np.asarray(successes, np.float64), np.asarray(counts, np.float64))
     except (TypeError, ValueError) as error:

@@ -8,7 +8,6 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -27,23 +26,33 @@ BLOCK = 250
 """Resamples held at a time, about 50 MB."""
 
 
-@dataclass(frozen=True, eq=False)
 class SortedExamples:
     """Examples in decreasing order of confidence, cut into cells: runs that share their bin in every binning."""
 
-    order: Ints  # (N,) original positions
-    confidence: Array
-    wrong: Ints  # 1 if the prediction is wrong
-    nll: Array  # infinite values replaced by 0
-    infinite_nll: Ints  # positions of the infinite values
-    brier: Array
-    ties: Ints  # last example of each group of equal confidence
-    cells: Ints  # first example of each cell
-    cell_ends: Ints  # last example of each cell
-    width_bins: Ints  # first cell of each non-empty equal-width bin
-    mass_bins: Ints  # first cell of each non-empty equal-mass bin
-    grid_bins: Ints  # first cell of each non-empty grid cell
-    grid_cells: Ints  # index of that grid cell
+    def __init__(self, examples: Examples, bins: int) -> None:
+        check_size("bins", bins, least=1)
+        confidence = examples.confidence.double().numpy()
+        self.order: Ints = np.argsort(-confidence, kind="stable")  # original positions
+        self.confidence = confidence[self.order]
+        self.wrong = 1 - examples.correct.numpy()[self.order].astype(np.int64)
+        self.brier = examples.brier.double().numpy()[self.order]
+        nll = examples.nll.double().numpy()[self.order]
+        self.nll = np.where(np.isinf(nll), 0, nll)  # infinite values replaced by 0
+        self.infinite_nll = np.flatnonzero(np.isinf(nll))
+        self.ties = np.append(_starts(self.confidence)[1:], len(nll)) - 1  # last example of each confidence
+        binnings = (
+            bin_index(examples.confidence, bins).numpy()[
+                self.order
+            ],  # in their dtype, like `Calibration`
+            equal_mass_index(self.confidence, bins),
+            np.clip((self.confidence * GRID).astype(np.int64), 0, GRID - 1),
+        )
+        starts = [_starts(index) for index in binnings]
+        self.cells = np.unique(np.concatenate(starts))  # first example of each cell
+        self.cell_ends = np.append(self.cells[1:], len(nll)) - 1  # last example of each cell
+        # The first cell of each non-empty bin, for equal-width bins, equal-mass bins and the grid of the smooth ECE.
+        self.width_bins, self.mass_bins, self.grid_bins = (np.searchsorted(self.cells, start) for start in starts)
+        self.grid_cells = binnings[2][starts[2]]  # the index of each non-empty grid cell
 
     def __len__(self) -> int:
         return len(self.order)
@@ -63,38 +72,6 @@ class ResampleSums(NamedTuple):
     def cells(self) -> BinSums:
         """The sums of the cells."""
         return BinSums(self.size, self.correct, self.confidence)
-
-
-def sort_examples(examples: Examples, bins: int) -> SortedExamples:
-    """Sort the examples and cut them into cells."""
-    check_size("bins", bins, least=1)
-    confidence = examples.confidence.double().numpy()
-    order = np.argsort(-confidence, kind="stable")
-    confidence = confidence[order]
-    nll = examples.nll.double().numpy()[order]
-    binnings = (
-        bin_index(examples.confidence, bins).numpy()[order],  # in the dtype of the examples, as in `Calibration`
-        equal_mass_index(confidence, bins),
-        np.clip((confidence * GRID).astype(np.int64), 0, GRID - 1),
-    )
-    starts = [_starts(index) for index in binnings]
-    cells = np.unique(np.concatenate(starts))
-    width_bins, mass_bins, grid_bins = (np.searchsorted(cells, start) for start in starts)
-    return SortedExamples(
-        order=order,
-        confidence=confidence,
-        wrong=1 - examples.correct.numpy()[order].astype(np.int64),
-        nll=np.where(np.isinf(nll), 0, nll),
-        infinite_nll=np.flatnonzero(np.isinf(nll)),
-        brier=examples.brier.double().numpy()[order],
-        ties=np.append(_starts(confidence)[1:], len(order)) - 1,
-        cells=cells,
-        cell_ends=np.append(cells[1:], len(order)) - 1,
-        width_bins=width_bins,
-        mass_bins=mass_bins,
-        grid_bins=grid_bins,
-        grid_cells=binnings[2][starts[2]],
-    )
 
 
 def resample(table: SortedExamples, counts: Ints) -> ResampleSums:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from singleshot.common.checks import check_level
+from singleshot.common.checks import check_range
 from singleshot.metrics.binning import Array
 from singleshot.metrics.examples import Examples
 
@@ -57,15 +57,6 @@ class Threshold:
 
     def __str__(self) -> str:
         return self.message
-
-
-@dataclass(frozen=True, eq=False)
-class ThresholdBounds:
-    """Per threshold of `THRESHOLDS`: accepted and correct examples, and the lower bound of the accuracy."""
-
-    accepted: Counts
-    correct: Counts
-    lower: Array
 
 
 def risk_coverage(examples: Examples) -> RiskCoverage:
@@ -122,36 +113,36 @@ def threshold_for_accuracy(examples: Examples, accuracy: float, *, confidence: f
     >>> found.threshold, found.coverage, round(found.lower_bound, 3)
     (0.56, 0.9, 0.985)
     """
-    check_level(accuracy, "accuracy")
-    bounds = threshold_bounds(examples, confidence=confidence)
-    passes = bounds.lower >= accuracy
+    check_range("accuracy", accuracy, "(0, 1)")
+    accepted, correct, lower = threshold_bounds(examples, confidence=confidence)
+    passes = lower >= accuracy
     certified = np.zeros(len(THRESHOLDS), dtype=bool)
     for start in map(THRESHOLDS.index, STARTS):
         stop = start + int(np.argmin(np.append(passes[start:], False)))
         certified[start:stop] = True
     if not certified.any():
-        message = _why_none(bounds, accuracy, confidence, len(examples))
+        message = _why_none(accepted, lower, accuracy, confidence, len(examples))
         return Threshold(accuracy, confidence, None, 0.0, 0, float("nan"), float("nan"), message)
     best = int(np.flatnonzero(certified).max())
-    share = float(bounds.accepted[best] / len(examples))
+    share = float(accepted[best] / len(examples))
     return Threshold(
         wanted=accuracy,
         confidence=confidence,
         threshold=THRESHOLDS[best],
         coverage=share,
-        accepted=int(bounds.accepted[best]),
-        accuracy=float(bounds.correct[best] / bounds.accepted[best]),
-        lower_bound=float(bounds.lower[best]),
+        accepted=int(accepted[best]),
+        accuracy=float(correct[best] / accepted[best]),
+        lower_bound=float(lower[best]),
         message=f"accepting scores of {THRESHOLDS[best]:g} and above keeps {share * 100:.1f} % of the examples; it is "
         f"{confidence * 100:g} % certain that at least {accuracy * 100:g} % of such predictions are right",
     )
 
 
-def threshold_bounds(examples: Examples, *, confidence: float = 0.95) -> ThresholdBounds:
-    """Compute the bounds that `threshold_for_accuracy` searches."""
-    check_level(confidence, "confidence")
+def threshold_bounds(examples: Examples, *, confidence: float = 0.95) -> tuple[Counts, Counts, Array]:
+    """Return accepted and correct examples and the lower bound of the accuracy at each of `THRESHOLDS`."""
+    check_range("confidence", confidence, "(0, 1)")
     accepted, correct = accepted_at(examples, THRESHOLDS)
-    return ThresholdBounds(accepted, correct, clopper_pearson_lower(correct, accepted, _miss(confidence)))
+    return accepted, correct, clopper_pearson_lower(correct, accepted, _miss(confidence))
 
 
 def accepted_at(examples: Examples, thresholds: Sequence[float]) -> tuple[Counts, Counts]:
@@ -181,13 +172,13 @@ def _miss(confidence: float) -> float:
     return (1 - confidence) / len(STARTS)
 
 
-def _why_none(bounds: ThresholdBounds, accuracy: float, confidence: float, count: int) -> str:
-    best = max(map(THRESHOLDS.index, STARTS), key=lambda start: float(bounds.lower[start]))
+def _why_none(accepted: Counts, lower: Array, accuracy: float, confidence: float, count: int) -> str:
+    best = max(map(THRESHOLDS.index, STARTS), key=lambda start: float(lower[start]))
     reason = f"no correct prediction has a score of {STARTS[-1]:g} or more"
-    if bounds.lower[best] > 0:
+    if lower[best] > 0:
         reason = (
             f"the best of the {len(STARTS)} thresholds at which a search starts, {THRESHOLDS[best]:g}, accepts "
-            f"{bounds.accepted[best]:,} of {count:,} examples and guarantees only {bounds.lower[best] * 100:.4g} %"
+            f"{accepted[best]:,} of {count:,} examples and guarantees only {lower[best] * 100:.4g} %"
         )
     needed = int(np.ceil(np.log(_miss(confidence)) / np.log(accuracy)))
     return (

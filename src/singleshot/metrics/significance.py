@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.common.checks import check_choice, check_level, check_size
+from singleshot.common.checks import check_choice, check_range, check_size
 from singleshot.metrics.estimates import BIASED_UP, HIGHER_IS_BETTER, METRICS, Estimator, Resampled
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.intervals import around
-from singleshot.metrics.resampling import sort_examples
+from singleshot.metrics.resampling import SortedExamples
 
 STATISTICS = ("ece", "total")
 
@@ -53,7 +53,7 @@ def consistency_test(
     """
     check_choice("statistic", statistic, STATISTICS)
     check_size("replicates", replicates, least=1)
-    table = sort_examples(examples, bins)
+    table = SortedExamples(examples, bins)
     starts = table.cells[table.width_bins] if statistic == "ece" else np.zeros(1, dtype=np.int64)
     confidence = np.add.reduceat(table.confidence, starts)
     generator = np.random.Generator(np.random.SFC64(seed))
@@ -109,7 +109,7 @@ def paired_bootstrap(
     >>> round(comparison.difference, 3), comparison.a_is_better
     (-0.18, 1.0)
     """
-    check_level(level)
+    check_range("level", level, "(0, 1)")
     if len(a) != len(b):
         raise ValueError(f"a and b must be predictions of the same examples, got {len(a)} and {len(b)} of them")
     if a.labels_digest and b.labels_digest and a.labels_digest != b.labels_digest:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from torch import nn
 
-from singleshot.common.checks import check_counts, check_number
-from singleshot.sampling.stochastic_depth import check_survival
+from singleshot.common.checks import check_counts, check_range
 
 
 def check_network(
@@ -15,13 +12,9 @@ def check_network(
 ) -> None:
     """Check the arguments of a network; other named counts must be at least 1."""
     check_counts(num_classes=num_classes, in_channels=in_channels, **counts)
-    for name, value in (("width", width), ("dropout", dropout), ("survival", survival)):
-        check_number(name, value)
-    check_survival(survival=survival)
-    if not (width > 0 and math.isfinite(width)):
-        raise ValueError(f"width must be a positive multiplier of the channels, such as 0.25, got {width!r}")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must lie in [0, 1), the share of units dropped, got {dropout!r}; 0 drops none")
+    check_range("width", width, "(0, inf)")
+    check_range("dropout", dropout, "[0, 1)")
+    check_range("survival", survival, "(0, 1]")
 
 
 def scaled(channels: int, width: float) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from singleshot.common.checks import check_number
+from singleshot.common.checks import check_range
 from singleshot.models.densenet import densenet40_12
 from singleshot.models.resnet import resnet18, resnet34
 from singleshot.models.vgg import vgg16
@@ -48,9 +48,7 @@ def create_model(
     build, option = _NETWORKS[name]
     if noise is None:
         return build(num_classes, in_channels=in_channels, width=width)
-    check_number("noise", noise)
-    if not 0 <= noise < 1:
-        raise ValueError(f"noise must lie in [0, 1), the share that is dropped, got {noise!r}; 0 drops nothing")
+    check_range("noise", noise, "[0, 1)")
     strength = {option: noise if option == "dropout" else 1 - noise}
     return build(num_classes, in_channels=in_channels, width=width, **strength)
 

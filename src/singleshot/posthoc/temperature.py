@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import check_number
+from singleshot.common.checks import check_range
 from singleshot.posthoc.scaling import Scaling, check_classes, fitting_set
 
 BOUND = 1e4  # without a best temperature, the result is this many times hotter or colder than the scale of the logits
@@ -142,9 +142,7 @@ class TemperatureScaling(Scaling):
 
     def __init__(self, temperature: float) -> None:
         super().__init__()
-        check_number("temperature", temperature)
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature must be a finite number above 0, got {temperature}")
+        check_range("temperature", temperature, "(0, inf)")
         if temperature < sys.float_info.min:  # subnormal: few digits and an infinite inverse
             raise ValueError(f"temperature must be at least {sys.float_info.min:g}, got {temperature}")
         self._register_float64(divisor=temperature)

@@ -60,4 +60,5 @@ def threshold_counts(examples: Examples) -> dict[str, list[int]]:
 
 def guaranteed_accuracies(examples: Examples) -> list[float]:
     """Return the lower bound of the accuracy at each threshold of the guarantees."""
-    return [float(bound) for bound in threshold_bounds(examples, confidence=CERTAINTY).lower]
+    _, _, lower = threshold_bounds(examples, confidence=CERTAINTY)
+    return [float(bound) for bound in lower]
