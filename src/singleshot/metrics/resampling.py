@@ -41,9 +41,7 @@ class SortedExamples:
         self.infinite_nll = np.flatnonzero(np.isinf(nll))
         self.ties = np.append(_starts(self.confidence)[1:], len(nll)) - 1  # last example of each confidence
         binnings = (
-            bin_index(examples.confidence, bins).numpy()[
-                self.order
-            ],  # in their dtype, like `Calibration`
+            bin_index(examples.confidence, bins).numpy()[self.order],  # in their dtype, like `Calibration`
             equal_mass_index(self.confidence, bins),
             np.clip((self.confidence * GRID).astype(np.int64), 0, GRID - 1),
         )
