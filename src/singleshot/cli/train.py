@@ -53,7 +53,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         Args:
             recipe: settings of the run.
             output: folder of the run; default: runs/DATASET-MODEL-LOSS-SEED.
-            preset: settings to start from: "small" for a laptop, or those of the "paper".
+            preset: settings to start from: "small" for a laptop, or "paper" for the scale of the paper.
             recipe_file: YAML file with settings; flags override it.
             resume: folder of an interrupted run to resume with its own recipe.
             data_root: folder of the data sets; default: $SINGLESHOT_DATA, then the user's cache.
