@@ -16,7 +16,6 @@ class DenseNet(nn.Module):
     Args:
         layers: layers per dense block; the depth of the network is 3 · layers + 4.
         growth: channels that each layer adds.
-        num_classes, in_channels: number of outputs and of image channels.
         width: multiplies the growth and the channels of the first convolution.
         dropout: share of units dropped after each convolution except the first.
     """

@@ -27,12 +27,9 @@ def scaled(channels: int, width: float) -> int:
 
 
 def initialize_convolutions(network: nn.Module) -> None:
-    """Initialize convolutions with variance 2 / fan-out and bias 0, batch norms with 1 and 0."""
+    """Initialize convolutions with variance 2 / fan-out and bias 0."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.BatchNorm2d):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)

@@ -16,7 +16,6 @@ class ResNet(nn.Module):
 
     Args:
         stages: blocks per stage; the first stage has 64 channels and keeps the image size.
-        num_classes, in_channels: number of outputs and of image channels.
         width: multiplies the channels of every layer.
         survival: probability that a pass keeps the last block; it falls linearly from 1 over the blocks. 1 is no noise.
     """

@@ -9,7 +9,6 @@ class SmallCNN(nn.Module):
     """Two convolutions, a hidden layer, and dropout before each fully connected layer.
 
     Args:
-        num_classes, in_channels: number of outputs and of image channels.
         image_size: height and width of the images, an even number.
         width: channels of the first convolution; the other layers scale with it.
         dropout: share of units dropped before each fully connected layer.

@@ -17,7 +17,6 @@ class VGG(nn.Module):
 
     Args:
         stages: convolutions per stage.
-        num_classes, in_channels: number of outputs and of image channels.
         width: multiplies the channels of every layer.
         dropout: share of units dropped before each fully connected layer except the last.
     """

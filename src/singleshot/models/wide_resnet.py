@@ -16,7 +16,6 @@ class WideResNet(nn.Module):
     Args:
         blocks: blocks per group; the depth of the network is 6 · blocks + 4.
         widening: the groups have 16, 32 and 64 times this many channels.
-        num_classes, in_channels: number of outputs and of image channels.
         width: multiplies the channels of every layer.
         dropout: share of units dropped between the two convolutions of each block.
     """
