@@ -41,7 +41,7 @@ def test_every_public_name_loads_and_is_documented() -> None:
 
 
 def test_every_subpackage_is_an_attribute_of_a_fresh_import() -> None:
-    """Each in its own namespace: no package may rely on another one that was imported before."""
+    """Each package is imported alone, so that none relies on an import by another one."""
     script = """
 import sys
 import singleshot
@@ -61,7 +61,7 @@ print("fine")
 
 
 def test_import_and_help_load_no_slow_packages() -> None:
-    """Slow imports make slow commands; which modules are loaded can be asserted on any machine, a time cannot."""
+    """Checks the loaded modules rather than the time, which depends on the machine."""
     for code in ("import singleshot", "import singleshot.cli"):
         loaded = run(f"{code}\nimport sys\nprint(*sorted(sys.modules))").split()
         assert not {"torch", "numpy", "matplotlib", "sklearn"} & set(loaded)

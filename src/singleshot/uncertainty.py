@@ -40,7 +40,7 @@ def predictive_covariance(logits: Tensor, diagonal: bool = True) -> Tensor:
     centred = probs - probs.mean(0)  # centred first, which is accurate if the passes nearly agree
     if diagonal:
         return centred.square().mean(0)
-    with torch.autocast(probs.device.type, enabled=False):  # which would return half precision
+    with torch.autocast(probs.device.type, enabled=False):  # autocast would return half precision
         return torch.einsum("tbi,tbj->bij", centred, centred) / len(probs)
 
 
@@ -67,7 +67,7 @@ def mutual_information(logits: Tensor) -> Tensor:
 def normalized_variance(logits: Tensor, measure: str | DisagreementMeasure = "bhattacharyya") -> Tensor:
     """The disagreement of T passes as a number in [0, 1] per example, 0 if they agree. Shape (B,).
 
-    The default is our choice: the paper's words fit ``bhattacharyya`` and ``hellinger`` alike.
+    The paper's wording fits both ``bhattacharyya`` and ``hellinger``; the default is a choice.
 
     Args:
         logits: (T, B, C) with T ≥ 2.
@@ -188,14 +188,14 @@ def _flat_root(values: Tensor) -> Tensor:
 
 
 def _epistemic(log_probs: Tensor) -> Tensor:
-    # In a network that memorised its images each pass is certain, and the share is 1.
+    # If a network has memorised its images, every pass is certain and the share is 1.
     uncertainty = _entropy(_log_mean(log_probs)).clamp(min=torch.finfo(log_probs.dtype).tiny)
     share = (_mutual_information(log_probs) / uncertainty).clamp(max=1)
     return _hellinger(log_probs) * _flat_root(share)
 
 
 def _confident_disagreement(log_probs: Tensor) -> Tensor:
-    bound = math.log(log_probs.shape[-1]) or 1.0  # a single class has no entropy and no disagreement
+    bound = math.log(log_probs.shape[-1]) or 1.0  # with a single class, entropy and disagreement are 0
     certainty = 1 - _entropy(_log_mean(log_probs)) / bound
     return _total_variation(log_probs) * certainty.clamp(0, 1)
 

@@ -62,7 +62,7 @@ def test_gradcheck_with_weights_and_ignored_labels(loss: Loss) -> None:
     weight = torch.tensor([0.2, 1.0, 3.0, 0.5, 1.5], dtype=torch.float64)
     alpha = ss.normalized_variance(logits)
     logits.requires_grad_()
-    if loss is ss.vwci_loss:  # finite differences would see α move; hold it
+    if loss is ss.vwci_loss:  # finite differences would change α, so it is held constant
 
         def loss(z: Tensor, y: Tensor, **kw: Tensor) -> Tensor:
             return ss.vwci_loss(z, y, measure=lambda _: alpha, weight=kw["weight"])
@@ -172,7 +172,7 @@ def test_invalid_options_are_named() -> None:
         ss.FocalLoss(gamma="3")  # type: ignore[arg-type]
 
 
-def test_the_loss_comes_with_its_alpha() -> None:
+def test_vwci_loss_and_alpha_equals_the_separate_functions() -> None:
     logits, labels = batch()
     logits.requires_grad_()
     for differentiate in (False, True):

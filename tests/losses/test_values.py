@@ -121,7 +121,7 @@ def test_narrow_integer_labels_do_not_wrap_around() -> None:
     for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
         labels = torch.tensor([0, 100, 120, 127], dtype=dtype)
         if dtype == torch.uint8:
-            labels[1] = 156  # which is -100, the ignored label, in eight bits
+            labels[1] = 156  # equal to -100, the ignored label, as int8
         torch.testing.assert_close(
             ss.cross_entropy_loss(logits, labels, reduction="none"),
             F.cross_entropy(logits, labels.long(), reduction="none"),
@@ -129,7 +129,7 @@ def test_narrow_integer_labels_do_not_wrap_around() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), float("inf")])
-def test_an_ignored_example_may_hold_anything(value: float) -> None:
+def test_ignored_examples_may_be_nan_or_infinite(value: float) -> None:
     logits, labels = batch((3, 4, 5))
     labels[2] = -100
     clean = logits.clone()
@@ -166,13 +166,13 @@ def test_weighted_losses_equal_the_oracle() -> None:
     np.testing.assert_allclose(ss.focal_loss(logits, labels, gamma=2.0, weight=given), focal, rtol=0, atol=1e-10)
 
 
-def test_the_focal_loss_without_focus_is_cross_entropy() -> None:
+def test_focal_loss_with_gamma_0_is_cross_entropy() -> None:
     logits, labels = batch((3, 6, 4))
     torch.testing.assert_close(ss.focal_loss(logits, labels, gamma=0.0), ss.cross_entropy_loss(logits, labels))
 
 
 @pytest.mark.parametrize("name", ["ci", "entropy_ci", "vwci"])
-def test_ignored_examples_change_nothing(name: str) -> None:
+def test_ignored_examples_do_not_change_the_loss(name: str) -> None:
     logits, labels = batch((3, 8, 5))
     losses: dict[str, Callable[..., Tensor]] = {
         "ci": lambda z, y, **kw: ss.ci_loss(z, y, beta=0.5, **kw),

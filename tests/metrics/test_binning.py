@@ -20,7 +20,7 @@ def searched(values: Tensor, bins: int) -> Tensor:
 
 
 def neighbours(values: Tensor) -> Tensor:
-    """The values, and the numbers of their dtype just below and above them, as far as they lie in [0, 1]."""
+    """The values and the floating point numbers next to them, restricted to [0, 1]."""
     bits = values.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[values.dtype.itemsize])
     near = torch.cat([bits - 1, bits, bits + 1]).view(values.dtype)
     return near[(near >= 0) & (near <= 1)]
@@ -32,7 +32,7 @@ def neighbours(values: Tensor) -> Tensor:
     bins=st.integers(1, 200) | st.sampled_from([255, 256, 257, 1000, 4096, 10_007, 100_003]),
     seed=st.integers(0, 2**32),
 )
-def test_every_value_gets_the_bin_that_a_search_finds(dtype: torch.dtype, bins: int, seed: int) -> None:
+def test_bin_index_equals_a_search(dtype: torch.dtype, bins: int, seed: int) -> None:
     edges = bin_edges(bins).to(dtype)
     anywhere = torch.rand(1000, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
     values = torch.cat([anywhere, edges, neighbours(edges[1:])])
@@ -49,7 +49,7 @@ def test_every_value_of_half_precision(dtype: torch.dtype) -> None:
 
 def test_the_ends_and_shapes() -> None:
     for dtype in DTYPES:
-        above = 1 + torch.finfo(dtype).eps  # a value that rounding puts beyond 1
+        above = 1 + torch.finfo(dtype).eps  # a value above 1 by rounding
         for bins in (1, 2, 20):
             index = bin_index(torch.tensor([0, torch.finfo(dtype).tiny, 1, above], dtype=dtype), bins)
             assert index.tolist() == [0, 0, bins - 1, bins - 1]

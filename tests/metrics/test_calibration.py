@@ -91,7 +91,7 @@ def test_edges_belong_to_the_bin_below_in_every_dtype() -> None:
 
 
 def test_a_value_of_exactly_zero_counts_in_the_first_bin() -> None:
-    """No top-1 confidence is 0, but the probability of a class is: the classwise bins show where it goes."""
+    """A top-1 confidence is never 0, but the probability of a class can be, and the classwise bins count it."""
     for probs in (torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]], dtype=torch.float16)):
         calibration = ss.Calibration(bins=20, classwise=True)
         calibration.update(probs=probs, labels=torch.tensor([0]))
@@ -117,7 +117,7 @@ def test_low_confidences_reach_the_low_bins() -> None:
 
 
 def test_confidence_exactly_one_counts_in_the_last_bin() -> None:
-    """The case in which a phantom bin beyond 1.0 gives 0.525 instead of 0.475."""
+    """Implementations with an extra bin above 1.0 return 0.525 instead of 0.475."""
     probs = torch.tensor([[1.0, 0.0], [0.95, 0.05]])
     result = measure(10, probs=probs, labels=torch.tensor([1, 0]))
     assert result.bins.count.tolist() == [0] * 9 + [2]
@@ -131,7 +131,7 @@ def test_logits_inside_the_unit_interval_are_logits() -> None:
     assert measure(logits=logits, labels=labels).ece == pytest.approx(expected, abs=1e-12)
 
 
-def test_all_right_all_wrong_and_empty_bins() -> None:
+def test_all_correct_all_wrong_and_empty_bins() -> None:
     logits = torch.tensor([[2.0, 0.0], [3.0, 0.0]])
     right = measure(logits=logits, labels=torch.tensor([0, 0]))
     wrong = measure(logits=logits, labels=torch.tensor([1, 1]))
@@ -222,7 +222,7 @@ def test_update_does_not_change_its_input() -> None:
     assert torch.equal(logits, before)
 
 
-def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     logits, labels = predictions(500, 7, dtype=torch.float32)
     whole = measure(classwise=True, logits=logits, labels=labels)
     monkeypatch.setattr(scores_module, "CHUNK_ELEMENTS", 64)
@@ -296,7 +296,7 @@ def test_coverage_equals_the_oracle_at_every_bin_edge() -> None:
 
 
 def test_invalid_batches_are_named_and_add_nothing() -> None:
-    """`ScoredBatch.of` checks the batches of `Calibration`, `ExampleGathering` and `ClasswiseGroups` alike."""
+    """`ScoredBatch.of` checks the batches of every metric state."""
     invalid: list[tuple[dict[str, Any], str]] = [
         ({"labels": torch.tensor([0])}, "either logits= or probs="),
         ({"logits": torch.zeros(1, 2), "probs": torch.ones(1, 2) / 2, "labels": torch.tensor([0])}, "either logits="),
@@ -358,7 +358,7 @@ def test_invalid_bins_and_nothing_to_compute() -> None:
 
 
 @pytest.mark.parametrize("classwise", [False, True])
-def test_it_works_across_inference_mode_and_default_devices(classwise: bool) -> None:
+def test_inference_mode_and_default_devices(classwise: bool) -> None:
     logits, labels = predictions(30, 4)
     expected = measure(classwise=classwise, logits=logits, labels=labels).metrics()
     with torch.inference_mode():

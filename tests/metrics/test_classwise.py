@@ -35,7 +35,7 @@ def groups_of(probs: np.ndarray, labels: np.ndarray, bins: int = 20, batch: int 
 
 
 @pytest.mark.parametrize("classes", [1, 2, 5, 30])
-def test_the_estimate_is_that_of_the_oracle_and_the_interval_is_in_order(classes: int) -> None:
+def test_the_estimate_equals_the_oracle_and_low_is_at_most_high(classes: int) -> None:
     for size in (1, 3, 99, 250):
         probs, labels = drawn(size, classes, seed=size)
         found = groups_of(probs, labels, 15).interval(replicates=30)
@@ -44,7 +44,7 @@ def test_the_estimate_is_that_of_the_oracle_and_the_interval_is_in_order(classes
         assert found.standard_error >= 0
 
 
-def test_cells_of_groups_are_those_of_their_examples() -> None:
+def test_cells_of_groups_equal_sums_over_their_examples() -> None:
     probs, labels = drawn(60, 6)
     group = torch.from_numpy(np.random.default_rng(1).integers(0, 5, 60))
     for bins in (1, 4, 20):
@@ -60,7 +60,7 @@ def test_cells_of_groups_are_those_of_their_examples() -> None:
 
 
 def test_the_debiased_error_equals_the_literal_formula() -> None:
-    """Bin by bin over its classes, with the accuracy of a cell as its mean probability less the gap of the bin."""
+    """Per bin, over its classes; the accuracy of a cell is its mean probability minus the gap of the bin."""
     generator = np.random.default_rng(0)
     size = generator.integers(0, 30, (4, 3)).astype(float)
     size[2] = 0  # an empty bin
@@ -87,7 +87,7 @@ def test_the_debiased_error_equals_the_literal_formula() -> None:
     )
 
 
-def test_batches_pieces_and_the_kind_of_scores_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interval_does_not_depend_on_batches_chunks_or_kind_of_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     probs, labels = drawn(150, 4)
     whole = groups_of(probs, labels, batch=150).interval(replicates=10)
     in_batches = groups_of(probs, labels, batch=11).interval(replicates=10)
@@ -124,7 +124,7 @@ def test_more_cells_than_memory_are_refused() -> None:
         number_of_groups(classes=1000, bins=10**6)
 
 
-def test_the_seed_decides_and_a_higher_level_is_wider() -> None:
+def test_a_seed_is_reproducible_and_a_higher_level_is_wider() -> None:
     groups = groups_of(*drawn(400, 3, temperature=2.0))
     first = groups.interval(replicates=50, seed=1)
     assert groups.interval(replicates=50, seed=1) == first
@@ -140,7 +140,7 @@ def test_the_interval_excludes_zero_only_if_miscalibrated() -> None:
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_all_right_and_all_wrong(right: bool) -> None:
+def test_all_correct_and_all_wrong(right: bool) -> None:
     probs = np.tile([1.0, 0.0], (40, 1))
     found = groups_of(probs, np.full(40, 0 if right else 1)).interval(replicates=20)
     error = 0.0 if right else 1.0
@@ -151,7 +151,7 @@ def test_all_right_and_all_wrong(right: bool) -> None:
     st.lists(st.tuples(st.sampled_from([0.0, 0.05, 0.2, 0.5, 0.95, 1.0]), st.integers(0, 1)), min_size=1, max_size=30)
 )
 @settings(max_examples=40, deadline=None)
-def test_two_classes_have_the_error_of_a_calibration(pairs: list[tuple[float, int]]) -> None:
+def test_the_estimate_equals_the_classwise_ece_of_a_calibration(pairs: list[tuple[float, int]]) -> None:
     probs = np.array([[p, 1 - p] for p, _ in pairs])
     labels = np.array([label for _, label in pairs])
     calibration = ss.Calibration(classwise=True)

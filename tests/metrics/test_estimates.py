@@ -30,7 +30,7 @@ MeanOf = Callable[[float, float], float]
 
 
 def literal_debiased(confidence: reference.Array, correct: reference.Bools, bins: int, mean_of: MeanOf) -> float:
-    """The formula of the docstring, bin by bin; ``mean_of`` a normal is that of its absolute value, or of a part."""
+    """The formula of `debiased_error`, bin by bin; ``mean_of(m, v)`` is E|N(m, v)| or the mean of one side of it."""
     groups = reference.width_groups(confidence, bins)
     rows = []
     for group in sorted(set(groups)):
@@ -132,7 +132,7 @@ def test_the_bandwidth_equals_the_error() -> None:
 
 
 def test_a_constant_gap_is_the_smooth_ece() -> None:
-    """All residuals have one sign: the kernel keeps their sum, wherever it is reflected."""
+    """All residuals have the same sign, and smoothing preserves their sum."""
     for confidence in (0.5, 0.9, 1.0):
         examples = reference.made([confidence] * 40, [False] * 40)
         assert smooth_ece(examples) == pytest.approx(confidence, abs=1e-6)

@@ -30,14 +30,14 @@ PROMISED = (
 )
 
 
-@pytest.mark.parametrize("world", ["calibrated", "overconfident", "constant gap"])
-def test_intervals_have_their_nominal_coverage(world: str) -> None:
+@pytest.mark.parametrize("scenario", ["calibrated", "overconfident", "constant gap"])
+def test_intervals_have_their_nominal_coverage(scenario: str) -> None:
     """A small version of benchmarks/interval_coverage.py: a coverage of 95 % misses these bounds once in 10,000 runs.
 
     Intervals must not be too wide either: some must miss, and the width is at most twice that of ± 1.96 deviations.
     """
     trials = 100
-    outcome = simulate(world, trials=trials, size=500, replicates=100, seed=5)
+    outcome = simulate(scenario, trials=trials, size=500, replicates=100, seed=5)
     for name in PROMISED:
         held = round(outcome.coverage[name] * trials)
         assert held >= binom.ppf(1e-4, trials, 0.93), (name, held)
@@ -50,9 +50,9 @@ def test_intervals_have_their_nominal_coverage(world: str) -> None:
 
 
 def test_classwise_intervals_have_their_nominal_coverage_and_width() -> None:
-    for world in ("calibrated", "overconfident"):
-        outcome = simulate_classwise(world, trials=60, size=500, replicates=100, classes=4, seed=1)
-        assert outcome.coverage["classwise_ece"] >= 0.85, world
+    for scenario in ("calibrated", "overconfident"):
+        outcome = simulate_classwise(scenario, trials=60, size=500, replicates=100, classes=4, seed=1)
+        assert outcome.coverage["classwise_ece"] >= 0.85, scenario
     # of the last scenario: if the true error is near 0, the interval includes 0
     assert outcome.width["classwise_ece"] < 1.5 * 2 * 1.96 * outcome.deviation["classwise_ece"]
 
@@ -85,7 +85,7 @@ def test_overconfidence_and_underconfidence_are_distinguished() -> None:
     assert intervals["underconfidence"].high < 0.02
 
 
-def test_the_excess_of_the_risk_is_that_of_the_curve() -> None:
+def test_excess_aurc_equals_the_risk_coverage_curve() -> None:
     for seed, (size, ties) in enumerate(((1, False), (2, True), (50, True), (400, False))):
         examples = reference.drawn(size, seed, ties=ties)
         found = bootstrap(examples, replicates=20)["excess_aurc"]
@@ -119,7 +119,7 @@ def test_every_metric_has_an_ordered_interval_in_its_range() -> None:
                 assert 0 <= found.low <= found.high <= 1 + 1e-12, name
 
 
-def test_the_seed_decides_and_a_higher_level_is_wider() -> None:
+def test_a_seed_is_reproducible_and_a_higher_level_is_wider() -> None:
     examples = reference.drawn(200, slope=0.7)
     first = bootstrap(examples, replicates=60, seed=1)
     assert bootstrap(examples, replicates=60, seed=1) == first
@@ -130,7 +130,7 @@ def test_the_seed_decides_and_a_higher_level_is_wider() -> None:
         assert wide[name].high >= first[name].high
 
 
-def test_the_order_of_the_examples_does_not_move_the_estimates() -> None:
+def test_estimates_do_not_depend_on_the_order_of_the_examples() -> None:
     examples = reference.drawn(300, ties=True)
     order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
     fields = (examples.confidence, examples.correct, examples.nll, examples.brier)
@@ -148,7 +148,7 @@ def test_all_correct_and_all_wrong() -> None:
             assert intervals[name].estimate == error
             assert intervals[name].low - 0.05 <= error <= intervals[name].high + 0.05, name
         accuracy = intervals["accuracy"]
-        assert accuracy.low < accuracy.high, "no data prove that all predictions are correct"
+        assert accuracy.low < accuracy.high, "40 examples cannot prove that all predictions are correct"
         assert intervals["aurc"].estimate == error
         for name in ("underconfidence", "excess_aurc"):  # if all predictions are equal, no order is better
             assert (intervals[name].estimate, intervals[name].low) == (0, 0)

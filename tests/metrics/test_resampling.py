@@ -15,7 +15,7 @@ from singleshot.metrics.significance import compare_resampled, resampled_metrics
 
 
 @pytest.mark.parametrize(("size", "ties"), [(1, False), (2, True), (60, False), (60, True)])
-def test_a_resample_has_the_metrics_of_its_examples_written_out(size: int, ties: bool) -> None:
+def test_metrics_of_a_resample_equal_those_of_the_repeated_examples(size: int, ties: bool) -> None:
     examples = reference.drawn(size, seed=size, ties=ties)
     table = SortedExamples(examples, 20)
     estimator = Estimator(examples, 20)
@@ -56,14 +56,14 @@ def test_draws_are_multinomial() -> None:
     assert (np.stack(list(draw_counts(50, 3, seed=0))) == counts[:3]).all()
 
 
-def test_an_infinite_nll_is_infinite_only_where_it_is_drawn() -> None:
+def test_the_nll_of_a_resample_is_infinite_only_if_an_infinite_example_is_drawn() -> None:
     probs = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
     table = SortedExamples(Examples.of(probs=probs, labels=torch.tensor([1, 0])), 20)
     assert np.isinf(resample(table, np.array([1, 1])).nll)
     assert resample(table, np.array([0, 2])).nll == pytest.approx(np.log(2))
 
 
-def test_huge_logits_and_the_whole_agree_with_a_calibration() -> None:
+def test_estimates_equal_a_calibration_for_huge_logits() -> None:
     logits, labels = torch.randn(300, 4, generator=torch.Generator().manual_seed(0)) * 1e4, torch.arange(300) % 4
     calibration = ss.Calibration()
     calibration.update(logits=logits, labels=labels)
@@ -99,8 +99,8 @@ def test_groups_of_examples_give_nearly_the_same_intervals() -> None:
         bootstrap(Examples.of(logits=logits[:3], labels=labels[:3]), replicates=10, groups=5)
 
 
-def test_a_resample_is_divided_by_its_own_size() -> None:
-    # Every example has the same NLL and Brier score, and so has their mean; groups of 3 and 2 make resamples of 4 to 6.
+def test_means_of_a_resample_are_divided_by_its_size() -> None:
+    # All examples have the same NLL and Brier score. Groups of 3 and 2 examples make resamples of 4 to 6.
     examples = Examples.of(probs=torch.full((5, 2), 0.5, dtype=torch.float64), labels=torch.tensor([0, 1, 0, 1, 0]))
     found = resample_groups(SortedExamples(examples, 20), 2, 50, seed=0)
     assert set(found.size.sum(-1)) == {4, 5, 6}

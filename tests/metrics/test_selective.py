@@ -27,7 +27,7 @@ def test_the_curve_equals_accepting_at_every_threshold(pairs: list[tuple[float, 
     assert curve.aurc == pytest.approx(reference.aurc(confidence, correct), abs=1e-12)
 
 
-def test_the_best_order_has_no_excess() -> None:
+def test_the_optimal_order_has_no_excess_aurc() -> None:
     for right in (0, 1, 5, 10):
         examples = reference.made(np.linspace(1, 0.1, 10), [True] * right + [False] * (10 - right))
         assert risk_coverage(examples).excess_aurc == pytest.approx(0, abs=1e-12)
@@ -46,7 +46,7 @@ def test_the_lower_bound_equals_scipy() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_the_threshold_is_what_a_plain_search_finds(dtype: torch.dtype) -> None:
+def test_the_threshold_equals_a_brute_force_search(dtype: torch.dtype) -> None:
     generator = np.random.default_rng(0)
     confidence = torch.from_numpy(0.1 + 0.9 * generator.beta(3, 1, 5000)).to(dtype)
     examples = reference.made(confidence, generator.random(5000) < confidence.double().numpy(), dtype)
@@ -69,7 +69,7 @@ def test_the_threshold_is_what_a_plain_search_finds(dtype: torch.dtype) -> None:
 
 
 def test_the_guarantee_holds_where_every_threshold_is_just_too_low() -> None:
-    """A world whose accuracy is 0.899 at any confidence: a threshold for 0.9 is always wrong, so rarely given."""
+    """The accuracy is 0.899 at every confidence, so every threshold for 0.9 is wrong and must be rare."""
     generator = np.random.default_rng(0)
     given_one = 0
     for _ in range(300):

@@ -16,7 +16,7 @@ from singleshot.metrics.significance import STATISTICS
 
 
 def two_classifiers(size: int, seed: int, *, sharper: float) -> tuple[Examples, Examples]:
-    """A calibrated classifier, and the same one with its logits multiplied."""
+    """A calibrated classifier, and the same one with scaled logits."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(size, 5, generator=generator, dtype=torch.float64) * 2
     labels = torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)
@@ -47,7 +47,7 @@ def test_a_classifier_is_no_better_than_itself() -> None:
 
 
 def test_equal_accuracies_cancel_though_each_is_uncertain() -> None:
-    """Multiplied logits predict the same classes: paired resamples see no difference at all."""
+    """Scaled logits predict the same classes, so the differences of paired resamples are 0."""
     found = paired_bootstrap(*two_classifiers(300, 0, sharper=3.0), "accuracy", replicates=50)
     assert (found.low, found.high) == (0, 0)
 
@@ -133,7 +133,7 @@ def test_the_p_value_equals_the_exact_enumeration() -> None:
     assert found.expected == pytest.approx(mean, abs=0.01)
 
 
-def test_certain_predictions() -> None:
+def test_consistency_of_predictions_with_confidence_1() -> None:
     assert consistency_test(reference.made([1.0] * 10, [True] * 10)).p_value == 1
     assert consistency_test(reference.made([1.0] * 10, [True] * 9 + [False]), replicates=99).p_value == 0.01
     assert consistency_test(reference.made([0.5], [True])).p_value == 1

@@ -1,4 +1,4 @@
-"""States add up: across objects, files and processes."""
+"""Merging of states across objects, files and processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def calibration_of(logits: Tensor, labels: Tensor, classwise: bool = True) -> ss
 @pytest.mark.parametrize("classwise", [False, True])
 def test_json_round_trip_is_exact(classwise: bool, tmp_path: Path) -> None:
     calibration = calibration_of(*predictions(), classwise=classwise)
-    calibration.update(probs=torch.eye(6)[:1], labels=torch.tensor([1]))  # an infinite NLL survives too
+    calibration.update(probs=torch.eye(6)[:1], labels=torch.tensor([1]))  # an infinite NLL
     calibration.save(tmp_path / "deep" / "state.json")
     loaded = ss.Calibration.load(tmp_path / "deep" / "state.json")
     assert loaded.to_dict() == calibration.to_dict()
@@ -110,7 +110,7 @@ def test_states_with_different_options_do_not_merge() -> None:
         calibration_of(torch.zeros(2, 3), torch.tensor([0, 1])).merge(calibration_of(*predictions()))
     with pytest.raises(ValueError, match="different options"):
         ss.VarianceHistogram(measure="hellinger").merge(ss.VarianceHistogram(measure="bhattacharyya"))
-    with pytest.raises(TypeError, match="merges with another one, got VarianceHistogram"):
+    with pytest.raises(TypeError, match="can only merge with its own type, got VarianceHistogram"):
         ss.Calibration().merge(ss.VarianceHistogram())  # type: ignore[arg-type]
 
 
@@ -126,7 +126,7 @@ def test_merge_does_not_change_the_other_state() -> None:
 
 
 def test_two_processes_give_the_single_process_result(tmp_path: Path) -> None:
-    """In place in both: each holds all 101 examples afterwards, also where one of them had none."""
+    """Afterwards each process holds all 101 examples, even if it had none before."""
     logits, labels = predictions()
     torch.save({"logits": logits, "labels": labels}, tmp_path / "predictions.pt")
     worker = str(Path(__file__).with_name("reduce_worker.py"))

@@ -37,7 +37,7 @@ def test_histogram_equals_the_oracle(measure: str) -> None:
             assert float(result.score[b]) == pytest.approx(mean[rows].max(1).mean(), abs=1e-12)
         else:
             assert bool(result.accuracy[b].isnan())
-    assert len(np.unique(index)) > 1  # otherwise this shows nothing
+    assert len(np.unique(index)) > 1  # otherwise the test is trivial
 
 
 def test_saved_and_empty_histograms() -> None:

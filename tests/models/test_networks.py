@@ -77,8 +77,8 @@ def densenet_parameters() -> int:
         (densenet40_12, densenet_parameters(), (1.0e6, 1.1e6)),
     ],
 )
-def test_sizes_are_the_published_ones(build: Build, expected: int, published: tuple[float, float]) -> None:
-    with torch.device("meta"):  # counted without being filled
+def test_parameter_counts_match_the_published_ones(build: Build, expected: int, published: tuple[float, float]) -> None:
+    with torch.device("meta"):  # no memory is allocated
         network = build(CLASSES)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     assert parameters == expected
@@ -89,7 +89,7 @@ def test_sizes_are_the_published_ones(build: Build, expected: int, published: tu
     ("build", "depth", "projections"),
     [(resnet18, 18, 3), (resnet34, 34, 3), (vgg16, 16, 0), (wide_resnet16_8, 14, 3), (densenet40_12, 40, 2)],
 )
-def test_depths_are_those_of_the_names(build: Build, depth: int, projections: int) -> None:
+def test_depths_match_the_names(build: Build, depth: int, projections: int) -> None:
     """DenseNet counts its 1×1 transitions as layers; WRN-16 counts its 13 + 3 convolutions, and no linear layer."""
     with torch.device("meta"):
         network = build(10)
@@ -115,7 +115,7 @@ def test_shapes(build: Build) -> None:
 
 @pytest.mark.parametrize("build", NETWORKS)
 def test_the_size_of_the_last_feature_map(build: Build) -> None:
-    """Of 32×32 images it is 1×1 in VGG, 4×4 in ResNet, 8×8 in the others; dtype and memory layout do not matter."""
+    """For 32×32 images: 1×1 in VGG, 4×4 in ResNet, 8×8 in the others, for any dtype and memory layout."""
     network = build(7, width=0.0625).eval()
     images = torch.randn(2, 3, 32, 32)
     expected_logits: Tensor = network(images)
@@ -198,7 +198,7 @@ def test_initialization(build: Build) -> None:
         assert not any(bool(linear.bias.any()) for linear in linears)
 
 
-def test_a_wide_block_by_hand() -> None:
+def test_a_wide_block_equals_its_formula() -> None:
     network = wide_resnet16_8(7, width=0.125).eval()
     x = torch.randn(2, 2, 8, 8)
     for block in list(network.blocks)[:2]:
@@ -211,7 +211,7 @@ def test_a_wide_block_by_hand() -> None:
         torch.testing.assert_close(x, expected)
 
 
-def test_a_dense_layer_keeps_its_input_and_adds_to_it() -> None:
+def test_a_dense_layer_concatenates_its_input_and_new_channels() -> None:
     network = densenet40_12(7, width=0.5).eval()
     layer = network.features[1]
     assert isinstance(layer, DenseLayer)

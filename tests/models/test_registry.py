@@ -14,7 +14,7 @@ def test_the_list_is_sorted_and_a_copy() -> None:
     assert list_models()
 
 
-def test_the_name_chooses_the_network() -> None:
+def test_create_model_builds_the_named_network() -> None:
     with torch.device("meta"):
         shallow, deep = create_model("resnet18", 10), create_model("resnet34", 10)
     assert isinstance(shallow, ResNet)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class StoppedError(Exception):
-    """Work that stopped early; the message says what was kept and how to resume."""
+    """Work that stopped early; the message states what was kept and how to resume."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)

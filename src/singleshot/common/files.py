@@ -57,15 +57,15 @@ def fingerprint(path: Path) -> dict[str, int | str]:
 
 
 class FolderNotUsableError(Exception):
-    """A folder cannot be written to or is in use; the message says which."""
+    """A folder cannot be written to or is in use."""
 
 
 @contextmanager
 def exclusive(folder: Path, *, before_waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Create the folder if necessary and lock it against other processes.
 
-    A locked folder raises `FolderNotUsableError`; with ``before_waiting``, that is called and the lock awaited. The
-    lock ends with the process. Systems without file locks lock nothing.
+    If the folder is locked, raise `FolderNotUsableError`, or with ``before_waiting`` call it and wait for the lock. The
+    lock is released when the process ends. On systems without file locks nothing is locked.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def is_held(folder: Path) -> bool:
         return False
     with (folder / ".lock").open() as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released at once
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the file is closed
         except OSError:
             return True
         return False

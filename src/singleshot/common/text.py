@@ -1,4 +1,4 @@
-"""Values from outside made safe to print, and numbers made safe for JSON. Imports no torch, for the command line."""
+"""Untrusted text escaped for the terminal, and values converted for JSON. Imports no torch, for the command line."""
 
 from __future__ import annotations
 

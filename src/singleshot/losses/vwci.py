@@ -74,7 +74,7 @@ class VWCILoss(ClassificationLoss):
         differentiate_alpha: bool = False,
         **options: Unpack[LossOptions],
     ) -> None:
-        resolve_measure(measure)  # report an unknown name now, not at the first step
+        resolve_measure(measure)  # fail here, not at the first training step
         super().__init__(**options)
         self.measure = measure
         self.differentiate_alpha = differentiate_alpha

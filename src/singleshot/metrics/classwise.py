@@ -144,9 +144,9 @@ def classwise_error(sums: BinSums, error: Callable[[Gaps], Array]) -> Array:
     """The mean over the classes of an error, `plain_error` or `debiased_error`, from sums (..., bins, classes).
 
     The debiased error compares the gaps of a cell with those of the other classes in the same bin. The other bins of
-    its class are no guide: nearly all examples are in the first bin, where probabilities and gaps are small. A cell
-    often has too few examples to estimate the variance of its gap from its own accuracy, so the mean probability minus
-    the gap of the whole bin is used.
+    its class are not comparable: nearly all examples are in the first bin, where probabilities and gaps are small. The
+    variance of a gap comes from the mean probability of its cell minus the gap of the whole bin, because the accuracy
+    of a cell is often that of too few examples.
     """
     size, correct, probability = sums
     filled, in_bin = np.maximum(size, 1), size.sum(-1, keepdims=True)

@@ -150,7 +150,7 @@ def debiased_ece(examples: Examples, bins: int = 20) -> float:
     """The ECE of equal-width bins minus its expected bias from sampling noise, at least 0.
 
     For perfect calibration about a third of the plain ECE's bias remains (benchmarks/interval_coverage.py), because of
-    the clipping at 0 and because some of the noise is taken for true gaps.
+    the clipping at 0 and because some of the noise is attributed to true gaps.
     """
     return _estimate("debiased_ece", Estimator(examples, bins))
 

@@ -49,7 +49,7 @@ class AdditiveState(ABC):
         return f"<{type(self).__name__} with {options}: {int(self._sums['count'].sum()):,} examples>"
 
     def reset(self: State) -> State:
-        """Forget all examples, in place, and return the state. The options are kept."""
+        """Remove all examples, in place, and return the state. The options are kept."""
         options = {name: 0 if name == "classes" else value for name, value in self._options.items()}
         AdditiveState.__init__(self, options)
         return self
@@ -57,7 +57,7 @@ class AdditiveState(ABC):
     def merge(self: State, other: State) -> State:
         """Add the examples of another state, in place, and return this state. The other state is not changed."""
         if type(other) is not type(self):
-            raise TypeError(f"a {type(self).__name__} merges with another one, got {type(other).__name__}")
+            raise TypeError(f"a {type(self).__name__} can only merge with its own type, got {type(other).__name__}")
         self._agree_on_options(other._options)
         if other._options == self._options:  # otherwise the other state is empty
             self._sums = {name: total + other._sums[name] for name, total in self._sums.items()}

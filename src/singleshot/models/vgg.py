@@ -47,8 +47,8 @@ class VGG(nn.Module):
             nn.Linear(channels, num_classes),
         )
         initialize_convolutions(self)
-        # He initialization for the hidden layers too: the original std of 0.01, chosen for 4,096 units, lets the signal
-        # of a narrow network vanish for its first hundreds of steps.
+        # He initialization for the hidden layers too: the original std of 0.01, chosen for 4,096 units, makes the
+        # signal of a narrow network vanish during the first hundreds of steps.
         *hidden, last = (layer for layer in self.classifier if isinstance(layer, nn.Linear))
         for layer in hidden:
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
