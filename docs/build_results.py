@@ -1,9 +1,9 @@
-"""Put what was measured into docs/results.md and the README: tables, differences and figures.
+"""Update the tables, differences and figures in docs/results.md and the README.
 
     make results          or          python docs/build_results.py
 
-The numbers come from results/runs, one JSON file per run, and nothing is trained. In a page, the text between two marks
-is generated; the sentences around them are written by hand.
+The numbers come from results/runs, one JSON file per run; nothing is trained. In a page, the text between two markers
+is generated, and the rest is written by hand.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from singleshot.common.checks import check_choice
 from singleshot.common.files import write_text
 from singleshot.grid.store import ResultStore
 from singleshot.models import list_models
-from singleshot.paper.estimates import Estimate, paired_differences, time_ratio, values_by_beta, values_by_seed
+from singleshot.paper.estimates import Estimate, Runs
 from singleshot.paper.experiments import EXPERIMENTS
 from singleshot.paper.figures import save_figure
 from singleshot.paper.methods import CI, METHODS, base_recipe
 from singleshot.paper.published import CI_MEAN, CI_ORACLE, METRICS
-from singleshot.paper.table_formats import as_markdown, format_time
+from singleshot.paper.table_formats import MISSING, as_markdown, format_time, markdown_table
 from singleshot.paper.tables import build_table
 from singleshot.training.recipe import Recipe
 
@@ -33,7 +33,6 @@ ROOT = Path(__file__).resolve().parent.parent
 RUNS, IMAGES = ROOT / "results" / "runs", ROOT / "docs" / "images"
 PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
 SEEDS = 3
-NOTHING = "—"
 START, END = "<!-- results: ", "<!-- end of results -->"
 MARKED = re.compile(rf"({START}([^\n]*) -->\n)(.*?)({END})", re.DOTALL)
 AGAINST = {
@@ -61,20 +60,17 @@ HEADLINE = {
 
 
 def page_with_results(page: str, store: ResultStore, folder: Path) -> str:
-    """Return the page with the text between its marks generated from the stored results.
+    """Return the text of a page in ``folder`` with the text between its markers generated from the stored results.
 
-    Args:
-        page: its text.
-        store: the finished runs.
-        folder: the folder of the page, for links to figures; `draw` makes them.
+    Figures are only linked; `draw` draws them.
     """
-    _check_marks(page)
-    return MARKED.sub(lambda found: f"{found[1]}{_made(found[2], store, folder)}\n{found[4]}", page)
+    _check_markers(page)
+    return MARKED.sub(lambda found: f"{found[1]}{_generate(found[2], store, folder)}\n{found[4]}", page)
 
 
 def draw(page: str, store: ResultStore) -> None:
     """Draw every figure on the page; the picture of a figure without runs is deleted."""
-    _check_marks(page)
+    _check_markers(page)
     for found in MARKED.finditer(page):
         match found[2].split():
             case ["figure", number, dataset, *models]:
@@ -86,15 +82,15 @@ def draw(page: str, store: ResultStore) -> None:
                     picture.unlink(missing_ok=True)
 
 
-def _check_marks(page: str) -> None:
-    """Raise ValueError for a mark without its end, which would replace the text after it."""
+def _check_markers(page: str) -> None:
+    """Raise ValueError for a marker without its end, which would replace the text after it."""
     within = [found[3] for found in MARKED.finditer(page)]
     if not page.count(START) == page.count(END) == len(within) or any(START in text for text in within):
         raise ValueError(f"every '{START}… -->' needs its own '{END}' below it, and vice versa")
 
 
-def _made(mark: str, store: ResultStore, folder: Path) -> str:
-    match mark.split():
+def _generate(marker: str, store: ResultStore, folder: Path) -> str:
+    match marker.split():
         case ["table", number, dataset, model]:
             return as_markdown(build_table(f"table{number}", _base(dataset, model), SEEDS, store))
         case ["versus", method, dataset, model]:
@@ -104,10 +100,10 @@ def _made(mark: str, store: ResultStore, folder: Path) -> str:
         case ["headline", dataset, model, *models]:
             return _headline([_base(dataset, one) for one in (model, *models)], store)
         case ["alpha", *what] if " ".join(what) in SEARCHES:
-            file, made = SEARCHES[" ".join(what)]
-            return made(json.loads((ROOT / "results" / file).read_text(encoding="utf-8")))
+            file, convert = SEARCHES[" ".join(what)]
+            return convert(json.loads((ROOT / "results" / file).read_text(encoding="utf-8")))
     raise ValueError(
-        f"unknown mark {mark!r}; use 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
+        f"unknown marker {marker!r}; use 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
         "'figure NUMBER DATA MODEL MODEL...', 'headline DATA MODEL MODEL...' and "
         + ", ".join(f"'{f'alpha {what}'.strip()}'" for what in SEARCHES)
     )
@@ -125,12 +121,12 @@ def _alpha(rows: list[dict[str, Any]]) -> str:
         for regime in regimes
     }
     best = {regime: min(means[method, regime][1] for method in methods) for regime in regimes}
-    lost = {method: fmean(means[method, regime][1] - best[regime] for regime in regimes) for method in methods}
-    lines = [f"| measure | {' | '.join(regimes)} | NLL above best |", f"| --- |{' ---: |' * (len(regimes) + 1)}"]
-    for method in sorted(methods, key=lost.__getitem__):
+    above = {method: fmean(means[method, regime][1] - best[regime] for regime in regimes) for method in methods}
+    lines = []
+    for method in sorted(methods, key=above.__getitem__):
         cells = [f"{ece:.3f} / {nll:.3f}" for ece, nll in (means[method, regime] for regime in regimes)]
-        lines.append(f"| {method} | {' | '.join(cells)} | {lost[method]:.3f} |")
-    return "\n".join(lines)
+        lines.append([method, *cells, f"{above[method]:.3f}"])
+    return markdown_table(["measure", *regimes, "NLL above best"], lines)
 
 
 def _validated(rows: list[dict[str, Any]], *, column: str) -> str:
@@ -146,17 +142,14 @@ def _validated(rows: list[dict[str, Any]], *, column: str) -> str:
         method: fmean([fmean(row["nll"] for row in found[method, name]) for name in shared] or [0])
         for method in methods
     }
-    lines = [f"| | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
-    lines += [
-        f"| {METHODS[method].title} | {' | '.join(_ece_and_nll(found[method, name]) for name in columns)} |"
-        for method in sorted(methods, key=mean_nll.__getitem__)
-    ]
-    return "\n".join(lines)
+    ordered = sorted(methods, key=mean_nll.__getitem__)
+    lines = [[METHODS[method].title, *(_ece_and_nll(found[method, name]) for name in columns)] for method in ordered]
+    return markdown_table(["", *columns], lines)
 
 
 def _ece_and_nll(rows: list[dict[str, Any]]) -> str:
     if not rows:
-        return NOTHING
+        return MISSING
     ece, nll = (fmean(row[name] for row in rows) for name in ("ece", "nll"))
     return f"{ece:.3f} / {nll:.3f} ({len(rows)})"
 
@@ -172,52 +165,50 @@ def _seen(rows: list[dict[str, Any]]) -> str:
         "accuracy": "accuracy, unseen",
         "ece": "ECE, unseen",
     }
-    lines = [f"| network | {' | '.join(columns.values())} |", f"| --- |{' ---: |' * len(columns)}"]
-    lines += [f"| {row['network']} | {' | '.join(f'{row[name]:.3f}' for name in columns)} |" for row in rows]
-    return "\n".join(lines)
+    lines = [[row["network"], *(f"{row[name]:.3f}" for name in columns)] for row in rows]
+    return markdown_table(["network", *columns.values()], lines)
 
 
 def _headline(bases: list[Recipe], store: ResultStore) -> str:
     """Accuracy, ECE, NLL and training time of the main methods with every network, and the number of seeds."""
+    networks = [Runs(base, SEEDS, store) for base in bases]
     columns = [f"{base.model}: {name}" for base in bases for name in ("acc. %", "ECE", "NLL", "time")]
-    lines = [f"| | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
-    for method, title in HEADLINE.items():
-        cells = [cell for base in bases for cell in _headline_cells(base, method, store)]
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", " ".join(_seeds_behind(base, store) for base in bases)])
+    rows = [
+        [title, *(cell for runs in networks for cell in _headline_cells(runs, method))]
+        for method, title in HEADLINE.items()
+    ]
+    return "\n\n".join([markdown_table(["", *columns], rows), " ".join(map(_seeds_behind, networks))])
 
 
-def _headline_cells(base: Recipe, method: str, store: ResultStore) -> list[str]:
-    runs = list(values_by_seed(base, method, SEEDS, store).values())
-    if not runs:
-        return [NOTHING] * 4
-    accuracy, ece, nll = (Estimate.of([run[name] for run in runs]) for name in ("accuracy", "ece", "nll"))
-    time = format_time(time_ratio(base, method, SEEDS, store), accuracy.seeds)
-    return [f"{100 * accuracy.mean:.1f}", str(ece), str(nll), time]
+def _headline_cells(runs: Runs, method: str) -> list[str]:
+    estimates = runs.estimates(method)
+    if not estimates:
+        return [MISSING] * 4
+    accuracy = estimates["accuracy"]
+    time = format_time(runs.time_ratio(method), accuracy.seeds)
+    return [f"{100 * accuracy.mean:.1f}", str(estimates["ece"]), str(estimates["nll"]), time]
 
 
-def _seeds_behind(base: Recipe, store: ResultStore) -> str:
-    counts = {title: len(values_by_seed(base, method, SEEDS, store)) for method, title in HEADLINE.items()}
+def _seeds_behind(runs: Runs) -> str:
+    counts = {title: len(runs.values(method)) for method, title in HEADLINE.items()}
     if not any(counts.values()):
-        return f"{base.model}: no runs yet."
+        return f"{runs.base.model}: no runs yet."
     fewer = "; ".join(f"{title}: {count}" for title, count in counts.items() if count < SEEDS)
-    return f"{base.model}: {SEEDS} seeds per row{f', except {fewer}' if fewer else ''}."
+    return f"{runs.base.model}: {SEEDS} seeds per row{f', except {fewer}' if fewer else ''}."
 
 
 def _versus(method: str, base: Recipe, store: ResultStore) -> str:
     """Mean differences to other methods with 95 % intervals over seeds."""
-    lines = [
-        "| against | acc. % | ECE | MCE | NLL | Brier | seeds |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    tried = len(values_by_beta(base, SEEDS, store))
+    runs = Runs(base, SEEDS, store)
+    tried = len(runs.values_by_beta())
+    lines = []
     for name, title in AGAINST.items():
-        differences = paired_differences(base, method, name, SEEDS, store)
+        differences = runs.differences(method, name)
         if differences:
             partly = f" ({tried} of {len(CI)} β)" if name in (CI_MEAN, CI_ORACLE) and tried < len(CI) else ""
             cells = [_difference(metric, differences[metric]) for metric in METRICS]
-            lines.append(f"| {title}{partly} | {' | '.join(cells)} | {differences['ece'].seeds} |")
-    return "\n".join(lines)
+            lines.append([f"{title}{partly}", *cells, str(differences["ece"].seeds)])
+    return markdown_table(["against", "acc. %", "ECE", "MCE", "NLL", "Brier", "seeds"], lines)
 
 
 def _difference(metric: str, difference: Estimate) -> str:
@@ -249,7 +240,7 @@ SEARCHES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], str]]] = {
     "regimes": ("alpha_regimes.json", partial(_validated, column="regime")),
     "seen": ("passes_seen.json", _seen),
 }
-"""Searches among disagreement measures: by the word of the mark, the file and the function that makes its table."""
+"""Searches among disagreement measures: the file and the table function of each marker."""
 
 
 def main() -> None:

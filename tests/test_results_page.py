@@ -113,11 +113,11 @@ def test_one_seed_has_no_interval_and_missing_betas_are_counted(build: ModuleTyp
 
 def test_unknown_marks_are_refused(build: ModuleType) -> None:
     for mark, reason in [
-        ("tabel 1 cifar100 resnet18", "unknown mark 'tabel 1 cifar100 resnet18'; use 'table NUMBER"),
-        ("table 1 cifar100", "unknown mark 'table 1 cifar100'"),
-        ("figure 2 cifar100", "unknown mark"),
-        ("alpha mnist", "unknown mark"),
-        ("", "unknown mark ''"),
+        ("tabel 1 cifar100 resnet18", "unknown marker 'tabel 1 cifar100 resnet18'; use 'table NUMBER"),
+        ("table 1 cifar100", "unknown marker 'table 1 cifar100'"),
+        ("figure 2 cifar100", "unknown marker"),
+        ("alpha mnist", "unknown marker"),
+        ("", "unknown marker ''"),
         ("table 9 cifar100 resnet18", "table9"),
         ("figure 9 cifar100 resnet18", "fig9"),
         ("table 1 cifar100 resnet17", "resnet17"),

@@ -46,8 +46,6 @@ def test_a_grid_has_every_method_once_per_seed(tmp_path: Path) -> None:
     assert {job.key for job in jobs} == expected
     assert len(expected) == len(jobs)
     assert [job.recipe.seed for job in jobs] == sorted(job.recipe.seed for job in jobs)
-    with pytest.raises(ValueError, match="experiment='table9' is unknown; choose one of table1, table2"):
-        PaperGrid(("table9",), (BASE,), seeds=1)
 
 
 def test_held_out_images_select_the_label_smoothing(tmp_path: Path) -> None:
@@ -109,7 +107,7 @@ def test_a_folder_of_images_is_named_by_its_absolute_path(tmp_path: Path, monkey
 
 def test_requests_are_checked() -> None:
     for request, message in [
-        (request_for("table9"), "experiment='table9' is unknown"),
+        (request_for("table9"), "experiment='table9' is unknown; choose one of table1, table2"),
         (request_for("table1", models=("resnet50",)), "model='resnet50' is unknown; choose one of"),
         (request_for("table1", seeds=0), "seeds must be a whole number of at least 1"),
         (request_for("table1", seeds=10**9), "seeds must be at most 1000"),

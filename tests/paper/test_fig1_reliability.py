@@ -7,8 +7,8 @@ import pytest
 
 from fake_results import RESNET, SEEDS, VGG, drawn_store, without
 from figure_oracle import assert_estimates, binned, ece, eces, panels, texts
-from singleshot.paper.estimates import values_by_seed
-from singleshot.paper.figure_numbers import NetworkRuns
+from singleshot.paper.estimates import Runs
+from singleshot.paper.figure_numbers import oracle
 from singleshot.paper.figures import draw_figure
 from singleshot.paper.methods import CI
 
@@ -65,11 +65,11 @@ def test_the_oracle_uses_the_seeds_that_all_betas_have() -> None:
     seed_2 = {beta: ece(RESNET, beta, [2]) for beta in CI}
     best = numbers["settings"][0]["ci_oracle"]
     assert best == min(seed_2, key=seed_2.__getitem__)
-    runs = NetworkRuns.find(RESNET, CI, SEEDS, store).oracle()
+    runs = oracle(Runs(RESNET, SEEDS, store))
     assert runs is not None
     assert (runs.method, runs.seeds) == (best, "1 of 3 seeds")
     assert {2: runs.ece.mean} == {
-        seed: values["ece"] for seed, values in values_by_seed(RESNET, "ci_oracle", SEEDS, store).items()
+        seed: values["ece"] for seed, values in Runs(RESNET, SEEDS, store).values("ci_oracle").items()
     }
 
 
@@ -80,4 +80,4 @@ def test_no_oracle_without_a_common_seed() -> None:
     figure, numbers = draw_figure("fig1", [RESNET], 2, store)
     assert numbers["settings"][0]["ci_oracle"] is None
     assert "CI[Oracle] (of 2 tried):\nno runs yet" in texts(figure)
-    assert values_by_seed(RESNET, "ci_oracle", 2, store) == values_by_seed(RESNET, "ci", 2, store) == {}
+    assert Runs(RESNET, 2, store).values("ci_oracle") == Runs(RESNET, 2, store).values("ci") == {}

@@ -21,9 +21,9 @@ from singleshot.paper.quickstart import (
     QuickstartJob,
     Setting,
     import_old_results,
-    markdown_table,
     objective_for,
     summarize,
+    table_rows,
 )
 from small_grids import Recorder
 
@@ -160,10 +160,10 @@ def test_summaries_have_means_and_standard_errors_over_seeds() -> None:
 
 def test_the_table_marks_the_best_of_each_column() -> None:
     results = [fake_result(method, 0, 0.95 if method == "baseline" else 0.6) for method in TITLES]
-    lines = markdown_table(summarize(store_of(*results), seeds=1)).splitlines()
-    assert len(lines) == 2 + len(TITLES)
-    assert lines[2].startswith("| cross-entropy | **1.000** | **0.050** |")
-    assert "**0.400**" not in lines[3]
+    _, first, second, *others = table_rows(summarize(store_of(*results), seeds=1), bold=("<b>", "</b>"))
+    assert len(others) == len(TITLES) - 2
+    assert first[:3] == ["cross-entropy", "<b>1.000</b>", "<b>0.050</b>"]
+    assert second[:3] == ["cross-entropy, T = 5", "<b>1.000</b>", "0.400"]
 
 
 def test_the_small_net_has_its_noise_in_the_classifier() -> None:

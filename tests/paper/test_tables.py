@@ -60,7 +60,7 @@ def test_ci_is_mean_and_sample_deviation_over_beta_of_means_over_seeds() -> None
     for metric in METRICS:
         means = np.array([of_runs(beta, metric).mean() for beta in CI])
         assert measured(ci, metric).mean == pytest.approx(means.mean()), metric
-        assert ci.cells[metric].deviation == pytest.approx(means.std(ddof=1)), metric
+        assert ci.deviations[metric] == pytest.approx(means.std(ddof=1)), metric
         best = means.argmax() if metric == "accuracy" else means.argmin()
         values = of_runs(CI[best], metric)
         assert measured(oracle, metric).mean == pytest.approx(values.mean()), metric
@@ -178,20 +178,23 @@ IN_PAPER = base_recipe("small", dataset="cifar100", model="vgg16")
 def test_published_numbers_are_next_to_measured_ones() -> None:
     table = build_table("table1", IN_PAPER, 1, store_of())
     for row in published_rows("1", dataset="cifar100", model="vgg16"):
-        cells = row_of(table, row.method).cells
-        assert {metric: cell.paper for metric, cell in cells.items()} == row.metrics
-        assert [cell.paper_deviation is None for cell in cells.values()] == [row.std is None] * 5
-    assert not any(row.has_paper for row in table.rows if row.added)
+        assert row_of(table, row.method).paper == row
+        numbers = row_of(table, row.method).numbers()
+        assert {metric: fields["paper"] for metric, fields in numbers.items()} == row.metrics
+        assert {metric: fields["paper_std"] for metric, fields in numbers.items()} == (
+            row.std or dict.fromkeys(METRICS)
+        )
+    assert not any(row.paper for row in table.rows if row.added)
     assert any(note.startswith("Paper: Table 1; width 1, 32×32") for note in table.notes)
 
 
 def test_missing_rows_of_table_1_are_derived_from_the_supplement() -> None:
     table = build_table("table1", BASE, 1, store_of())
     five = np.array([row.metrics["ece"] for row in published_rows("B", model="resnet18") if row.method in CI])
-    ci = row_of(table, "ci").cells["ece"]
-    assert ci.paper == pytest.approx(five.mean(), abs=5e-4)
-    assert ci.paper_deviation == pytest.approx(five.std(ddof=1), abs=5e-4)
-    assert row_of(table, "ci_oracle").cells["ece"].paper == five.min()
+    ci = row_of(table, "ci").numbers()["ece"]
+    assert ci["paper"] == pytest.approx(five.mean(), abs=5e-4)
+    assert ci["paper_std"] == pytest.approx(five.std(ddof=1), abs=5e-4)
+    assert row_of(table, "ci_oracle").numbers()["ece"]["paper"] == five.min()
     assert any(
         "Paper: Table B, since Table 1 has no resnet18 on cifar100 (CI and CI[Oracle] follow" in note
         for note in table.notes
@@ -210,5 +213,5 @@ def test_rows_derived_from_the_supplement_equal_those_of_table_1() -> None:
 
 def test_no_paper_numbers_for_other_data_sets() -> None:
     table = build_table("table1", DIGITS, 1, store_of())
-    assert not any(row.has_paper for row in table.rows)
+    assert not any(row.paper for row in table.rows)
     assert "*paper*" not in as_markdown(table)

@@ -1,14 +1,14 @@
-"""Means over seeds with their standard errors, paired differences, and ratios of training time."""
+"""The finished runs with one network: means over seeds, paired differences and relative training times."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
-from typing import TypeVar
 
-from singleshot.grid.job import Result
+from singleshot.grid.job import Job, Result
 from singleshot.grid.store import ResultStore
 from singleshot.metrics import Calibration, CalibrationResult
 from singleshot.paper.experiments import SELECTED_SMOOTHING, select_smoothing
@@ -22,7 +22,6 @@ TEMPERATURE_SCALING = {"ts_case1": "baseline", "ts_case2": "held_out_baseline"}
 
 Measured = dict[int, dict[str, float]]
 """By seed: every metric on the test images, and `SECONDS` if it is known."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -84,46 +83,91 @@ def pool(results: Sequence[Result]) -> CalibrationResult:
     return pooled.compute()
 
 
-def results_by_seed(base: Recipe, method: str, seeds: int, store: ResultStore) -> dict[int, Result]:
-    """Return the finished runs behind a row."""
-    name = TEMPERATURE_SCALING.get(method, method)
-    trained = select_smoothing(base, store) if name == SELECTED_SMOOTHING else name
-    if trained is None:
-        return {}
-    jobs = {seed: job_of(base, trained, seed) for seed in range(seeds)}
-    return {seed: store[job] for seed, job in jobs.items() if job in store}
+@dataclass(frozen=True)
+class Runs:
+    """The finished runs with one base recipe and the first ``seeds`` seeds.
 
-
-def values_by_seed(base: Recipe, method: str, seeds: int, store: ResultStore) -> Measured:
-    """Return the measured values of the first ``seeds`` runs of a row.
-
-    ``method`` is a name of `methods.METHODS`, ``ts_case1`` or ``ts_case2`` for temperature scaling, ``smoothing`` for
-    the label smoothing that held-out images select, or ``ci`` or ``ci_oracle`` for a summary of CI over β, on the
-    seeds that all values of β have.
+    A method is a name of `methods.METHODS`, ``ts_case1`` or ``ts_case2`` for temperature scaling, or ``smoothing`` for
+    the label smoothing that held-out images select. Metrics also exist for ``ci`` and ``ci_oracle``, which summarize CI
+    over β on the seeds that all values of β have.
     """
-    if method == CI_MEAN:
-        return _mean_over_beta(values_by_beta(base, seeds, store))
-    if method == CI_ORACLE:
-        return _best_over_beta(values_by_beta(base, seeds, store))
-    rescaled = method in TEMPERATURE_SCALING
-    results = results_by_seed(base, method, seeds, store)
-    return {seed: _values(result, store, rescaled) for seed, result in results.items()}
 
+    base: Recipe
+    seeds: int
+    store: ResultStore
 
-def values_by_beta(base: Recipe, seeds: int, store: ResultStore) -> dict[str, Measured]:
-    """Return the values of each method of CI that has runs, on the seeds that all of them have."""
-    found = {beta: values_by_seed(base, beta, seeds, store) for beta in CI}
-    return on_common_seeds({beta: values for beta, values in found.items() if values})
+    @property
+    def dataset(self) -> str:
+        """Name of the data set, without the path of a folder."""
+        return Path(self.base.dataset).name
 
+    @property
+    def name(self) -> str:
+        """Network and data set."""
+        return f"{self.base.model} on {self.dataset}"
 
-def on_common_seeds(by_method: Mapping[str, Mapping[int, T]]) -> dict[str, dict[int, T]]:
-    """Restrict all methods to their common seeds, for a fair comparison.
+    def results(self, method: str) -> dict[int, Result]:
+        """Return the finished runs of a method by seed."""
+        trained: str | None = TEMPERATURE_SCALING.get(method, method)
+        if trained == SELECTED_SMOOTHING:
+            trained = select_smoothing(self.base, self.store)
+        if trained is None:
+            return {}
+        jobs = {seed: job_of(self.base, trained, seed) for seed in range(self.seeds)}
+        return {seed: self.store[job] for seed, job in jobs.items() if job in self.store}
 
-    >>> on_common_seeds({"ci_1": {0: "a", 1: "b"}, "ci_0.1": {1: "c"}})
-    {'ci_1': {1: 'b'}, 'ci_0.1': {1: 'c'}}
-    """
-    common = sorted(set.intersection(*map(set, by_method.values()))) if by_method else []
-    return {method: {seed: values[seed] for seed in common} for method, values in by_method.items()}
+    def values(self, method: str) -> Measured:
+        """Return the measured values of a method by seed."""
+        if method == CI_MEAN:
+            return _mean_over_beta(self.values_by_beta())
+        if method == CI_ORACLE:
+            return _best_over_beta(self.values_by_beta())
+        measured = {}
+        for seed, result in self.results(method).items():
+            rescaled = result.rescaled if method in TEMPERATURE_SCALING else None
+            metrics = (rescaled.calibration if rescaled else result.test).compute().metrics()
+            measured[seed] = {name: metrics[name] for name in METRICS}
+            seconds = self._seconds(result.job)
+            if seconds is not None:
+                measured[seed][SECONDS] = seconds
+        return measured
+
+    def values_by_beta(self) -> dict[str, Measured]:
+        """Return the values of each method of CI that has runs, on the seeds that all of them have."""
+        found = {beta: values for beta in CI if (values := self.values(beta))}
+        common = set(range(self.seeds)).intersection(*found.values())
+        return {beta: {seed: values[seed] for seed in sorted(common)} for beta, values in found.items()}
+
+    def estimates(self, method: str) -> dict[str, Estimate]:
+        """Return the mean of each metric; empty without runs."""
+        return _estimates(self.values(method).values())
+
+    def differences(self, method: str, against: str) -> dict[str, Estimate]:
+        """Return the mean difference ``method`` − ``against`` of each metric over common seeds; empty without any.
+
+        Runs with the same seed share their images and initial weights, whose effect cancels.
+        """
+        pairs = self._pairs(method, against)
+        return _estimates([{metric: one[metric] - other[metric] for metric in METRICS} for one, other in pairs])
+
+    def time_ratio(self, method: str) -> Estimate | None:
+        """Return the processor time of training relative to the baseline, over the seeds for which both are known."""
+        pairs = self._pairs(method, "baseline")
+        ratios = [one[SECONDS] / other[SECONDS] for one, other in pairs if SECONDS in one and SECONDS in other]
+        return Estimate.of(ratios) if ratios else None
+
+    def _pairs(self, method: str, against: str) -> list[tuple[dict[str, float], dict[str, float]]]:
+        one, other = self.values(method), self.values(against)
+        return [(one[seed], other[seed]) for seed in sorted(one.keys() & other.keys())]
+
+    def _seconds(self, job: Job) -> float | None:
+        """Return the training time including that of the run it starts from; None if it is unknown."""
+        result = self.store.results.get(job.key)
+        # With an accelerator, processor time does not measure the cost.
+        if result is None or result.cpu_seconds is None or result.device != "cpu":
+            return None
+        before = 0.0 if job.requires is None else self._seconds(job.requires)
+        return None if before is None else result.cpu_seconds + before
 
 
 def best_beta(by_beta: Mapping[str, Measured], metric: str) -> str | None:
@@ -132,27 +176,8 @@ def best_beta(by_beta: Mapping[str, Measured], metric: str) -> str | None:
     return BETTER[metric](means, key=means.__getitem__, default=None)
 
 
-def paired_differences(base: Recipe, method: str, against: str, seeds: int, store: ResultStore) -> dict[str, Estimate]:
-    """Return the mean difference ``method`` − ``against`` of each metric, over the seeds that both have.
-
-    Runs with the same seed share their images and initial weights, whose effect cancels. Empty without common seeds.
-    """
-    pairs = _pairs(base, method, against, seeds, store)
-    return {metric: Estimate.of([one[metric] - other[metric] for one, other in pairs]) for metric in METRICS if pairs}
-
-
-def time_ratio(base: Recipe, method: str, seeds: int, store: ResultStore) -> Estimate | None:
-    """Return the processor time of training relative to the baseline, over the seeds for which both are known."""
-    pairs = _pairs(base, method, "baseline", seeds, store)
-    ratios = [one[SECONDS] / other[SECONDS] for one, other in pairs if SECONDS in one and SECONDS in other]
-    return Estimate.of(ratios) if ratios else None
-
-
-def _pairs(
-    base: Recipe, method: str, against: str, seeds: int, store: ResultStore
-) -> list[tuple[dict[str, float], dict[str, float]]]:
-    one, other = (values_by_seed(base, name, seeds, store) for name in (method, against))
-    return [(one[seed], other[seed]) for seed in sorted(one.keys() & other.keys())]
+def _estimates(values: Collection[Mapping[str, float]]) -> dict[str, Estimate]:
+    return {metric: Estimate.of([one[metric] for one in values]) for metric in METRICS} if values else {}
 
 
 def _mean_over_beta(by_beta: Mapping[str, Measured]) -> Measured:
@@ -169,21 +194,3 @@ def _best_over_beta(by_beta: Mapping[str, Measured]) -> Measured:
     best = {metric: by_beta[beta] for metric in METRICS if (beta := best_beta(by_beta, metric)) is not None}
     seeds = next(iter(best.values()), {})
     return {seed: {metric: values[seed][metric] for metric, values in best.items()} for seed in seeds}
-
-
-def _values(result: Result, store: ResultStore, rescaled: bool) -> dict[str, float]:
-    calibration = result.rescaled.calibration if rescaled and result.rescaled else result.test
-    metrics = calibration.compute().metrics()
-    seconds = _seconds(result, store)
-    return {**{name: metrics[name] for name in METRICS}, **({} if seconds is None else {SECONDS: seconds})}
-
-
-def _seconds(result: Result, store: ResultStore) -> float | None:
-    """Return the training time including that of the run it starts from; None if it is unknown."""
-    # With an accelerator, processor time says nothing about the cost.
-    own = result.cpu_seconds if result.device == "cpu" else None
-    start = result.job.requires
-    if start is None or own is None:
-        return own
-    before = _seconds(store[start], store) if start in store else None
-    return None if before is None else own + before

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -65,10 +65,6 @@ class PaperGrid:
     bases: tuple[Recipe, ...]  # one shared recipe per data set and network
     seeds: int
 
-    def __post_init__(self) -> None:
-        for experiment in self.experiments:
-            check_choice("experiment", experiment, tuple(EXPERIMENTS))
-
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods of all experiments, each once."""
@@ -76,18 +72,15 @@ class PaperGrid:
 
     def jobs(self, store: ResultStore) -> list[TrainingJob]:
         """Return every job known to be needed, seed by seed, so that an interrupted grid has complete seeds."""
-        jobs = (job for seed in range(self.seeds) for base in self.bases for job in self._jobs(base, seed, store))
+        jobs: list[TrainingJob] = []
+        for seed, base, method in product(range(self.seeds), self.bases, self.methods):
+            if method == SELECTED_SMOOTHING:
+                jobs += smoothing_candidates(base)
+                selected = select_smoothing(base, store)
+                jobs += [job_of(base, selected, seed)] if selected else []
+            else:
+                jobs.append(job_of(base, method, seed))
         return list({job.key: job for job in jobs}.values())
-
-    def _jobs(self, base: Recipe, seed: int, store: ResultStore) -> Iterator[TrainingJob]:
-        for method in self.methods:
-            if method != SELECTED_SMOOTHING:
-                yield job_of(base, method, seed)
-                continue
-            yield from smoothing_candidates(base)
-            selected = select_smoothing(base, store)
-            if selected is not None:
-                yield job_of(base, selected, seed)
 
 
 def smoothing_candidates(base: Recipe) -> list[TrainingJob]:
@@ -137,22 +130,20 @@ class GridRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
     def _networks(self, experiment: str) -> dict[str, tuple[str, ...]]:
         """Return the networks of an experiment by data set."""
-        if self.scale == "paper":
-            pairs = _PAPER_FIGURES.get(experiment) or tuple(
-                (row.dataset, row.model) for row in published_rows(experiment.removeprefix("table"))
-            )
+        if self.scale == "small":
+            pairs = [(_TINY if experiment == "tableA" else _CIFAR, model) for model in SMALL_MODELS]
+        elif experiment in _PAPER_FIGURES:
+            pairs = list(_PAPER_FIGURES[experiment])
         else:
-            pairs = tuple((_TINY if experiment == "tableA" else _CIFAR, model) for model in SMALL_MODELS)
-        if self.dataset is not None:
-            dataset = _resolve_dataset(self.dataset)
-            pairs = tuple((dataset, model) for _, model in pairs)
+            pairs = [(row.dataset, row.model) for row in published_rows(experiment.removeprefix("table"))]
         networks: dict[str, tuple[str, ...]] = {}
-        for dataset, model in dict.fromkeys(pairs):
-            networks[dataset] = tuple(dict.fromkeys(self.models)) or (*networks.get(dataset, ()), model)
+        for published, model in pairs:
+            dataset = published if self.dataset is None else _resolve_dataset(self.dataset)
+            networks[dataset] = tuple(dict.fromkeys(self.models or (*networks.get(dataset, ()), model)))
         return networks
 
     def is_saved(self, folder: Path) -> bool:
-        """Whether the folder holds this very request."""
+        """Whether the folder holds this request."""
         try:
             return GridRequest.load(folder) == self
         except ValueError:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from singleshot.common.checks import check_choice
+from singleshot.common.checks import check_choice, check_size
 from singleshot.common.files import write_atomically
 from singleshot.grid.store import ResultStore
 from singleshot.metrics.variance_histogram import VarianceBins
+from singleshot.paper.estimates import Estimate, Runs
 from singleshot.paper.experiments import EXPERIMENTS
 from singleshot.paper.figure_numbers import (
     MethodRuns,
-    NetworkRuns,
     coverage_numbers,
-    estimate_by_passes,
+    eces_by_passes,
+    oracle,
     passes_numbers,
     reliability_numbers,
+    runs_by_method,
     variance_numbers,
 )
-from singleshot.paper.methods import CI, job_of
+from singleshot.paper.methods import CI
 from singleshot.report import plot_coverage, plot_reliability
 from singleshot.report.style import BLUE, FRACTION_TICKS, GREY, SKY, check_curves, finish, line_styles, new_axes
 from singleshot.training.recipe import Recipe
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
 
-FORMATS = (".png", ".pdf", ".svg")
 WIDTH = 9.0  # inches
 _LEGEND: dict[str, Any] = {"fontsize": "small", "edgecolor": "none"}
 _CURVES = ("vwci", "baseline", *CI)
@@ -40,49 +42,33 @@ STYLES = dict(zip(_CURVES, line_styles(len(_CURVES)), strict=True))
 def draw_figure(
     experiment: str, bases: Sequence[Recipe], seeds: int, store: ResultStore
 ) -> tuple[Figure, dict[str, Any]]:
-    """Return the figure and its numbers for JSON, with a list of missing runs; raise ValueError without any run.
-
-    Args:
-        experiment: ``fig1``, ``fig2``, ``fig4`` or ``fig5``.
-        bases: the shared recipes, one per data set and network.
-        seeds: number of seeds wanted.
-        store: the finished runs.
-    """
+    """Return the figure and its numbers for JSON, with a list of missing runs; raise ValueError without any run."""
     check_choice("experiment", experiment, tuple(_FIGURES))
     numbers_of, draw = _FIGURES[experiment]
-    networks = [NetworkRuns.find(base, EXPERIMENTS[experiment], seeds, store) for base in bases]
+    networks = [Runs(base, seeds, store) for base in bases]
     shown = [(network, numbers) for network in networks if (numbers := numbers_of(network))]
-    missing = _missing(experiment, bases, seeds, store)
+    missing = [line for network in networks for line in _missing(experiment, network)]
     if not shown:
         reason = f"these runs are missing: {'; '.join(missing)}" if missing else "none of its networks has noise"
         raise ValueError(f"{experiment} has nothing to draw: {reason}")
-    settings = [{"dataset": network.dataset, "model": network.model, **numbers} for network, numbers in shown]
+    settings = [{"dataset": one.dataset, "model": one.base.model, **numbers} for one, numbers in shown]
     numbers = {"experiment": experiment, "settings": settings, "missing": missing}
     return draw([network for network, _ in shown]), numbers
 
 
-def save_figure(
-    experiment: str, bases: Sequence[Recipe], seeds: int, store: ResultStore, path: Path | str
-) -> dict[str, Any]:
+def save_figure(experiment: str, bases: Sequence[Recipe], seeds: int, store: ResultStore, path: Path) -> dict[str, Any]:
     """Draw into a file, in the format of its suffix, and return the numbers; see `draw_figure`."""
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise ValueError(f"a figure is saved as {', '.join(FORMATS)}, got {path.name!r}")
     figure, numbers = draw_figure(experiment, bases, seeds, store)
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=150))
     return numbers
 
 
-def _missing(experiment: str, bases: Sequence[Recipe], seeds: int, store: ResultStore) -> list[str]:
-    """Return one line per network and method with missing runs."""
-    lines = []
-    for base in bases:
-        for method in EXPERIMENTS[experiment]:
-            absent = [str(seed) for seed in range(seeds) if job_of(base, method, seed) not in store]
-            if absent:
-                network = f"{base.model} on {Path(base.dataset).name}"
-                lines.append(f"{network}, {method}, seed{'s' if len(absent) > 1 else ''} {', '.join(absent)}")
-    return lines
+def _missing(experiment: str, network: Runs) -> Iterator[str]:
+    """Yield one line per method with missing runs."""
+    for method in EXPERIMENTS[experiment]:
+        absent = sorted(set(range(network.seeds)) - network.results(method).keys())
+        if absent:
+            yield f"{network.name}, {method}, seed{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent))}"
 
 
 def plot_ece_against_passes(
@@ -95,37 +81,41 @@ def plot_ece_against_passes(
         ax: the axes to draw on; a new figure by default.
         title: title of the axes.
     """
-    check_curves("methods", methods)
+    for name, eces in check_curves("methods", methods).items():
+        if not eces:
+            raise ValueError(f"methods[{name!r}] must hold at least one number of passes, got none")
+        for number, values in eces.items():
+            check_size("passes", number, least=1)
+            if not len(values) or not all(isinstance(value, float) and math.isfinite(value) for value in values):
+                raise ValueError(f"the ECEs of {number} passes must be finite numbers, one per seed, got {values!r}")
     ax = new_axes() if ax is None else ax
-    ticks: set[int] = set()
     highest = 0.0
     for (name, eces), style in zip(methods.items(), line_styles(len(methods)), strict=True):
-        estimates = estimate_by_passes(eces)
-        means = [estimate.mean for estimate in estimates.values()]
-        errors = [estimate.standard_error or 0.0 for estimate in estimates.values()]
-        seeds = [estimate.seeds for estimate in estimates.values()]
-        count = f"{min(seeds)} to {max(seeds)}" if min(seeds) < max(seeds) else f"{max(seeds)}"
-        label = f"{name} ({count} seed{'s' if max(seeds) > 1 else ''})"
-        ax.errorbar(list(estimates), means, errors, label=label, capsize=2, elinewidth=0.8, **style)
-        ticks.update(estimates)
+        passes = sorted(eces)
+        estimates = [Estimate.of(eces[number]) for number in passes]
+        errors = [estimate.standard_error or 0.0 for estimate in estimates]
+        fewest, most = (select(estimate.seeds for estimate in estimates) for select in (min, max))
+        label = f"{name} ({f'{fewest} to ' if fewest < most else ''}{most} seed{'s' if most > 1 else ''})"
+        means = [estimate.mean for estimate in estimates]
+        ax.errorbar(passes, means, errors, label=label, capsize=2, elinewidth=0.8, **style)
         highest = max(highest, *(mean + error for mean, error in zip(means, errors, strict=True)))
     ax.set(xlabel="stochastic passes $T$", ylabel="ECE")
     headroom = 1.1 + 0.11 * len(methods)  # one legend line each
     ax.set_ylim(0, headroom * highest or 1.0)
-    ax.set_xticks(sorted(ticks))
+    ax.set_xticks(sorted({passes for eces in methods.values() for passes in eces}))
     ax.grid(axis="y", alpha=0.3, linewidth=0.5)
     finish(ax, legend=True, title=title, loc="upper right")
     return ax
 
 
-def _draw_reliability(networks: Sequence[NetworkRuns]) -> Figure:
+def _draw_reliability(networks: Sequence[Runs]) -> Figure:
     """Fig. 1: reliability diagrams of the baseline, the best CI and VWCI, all seeds pooled."""
     heights = (4.4 * len(networks), 0.6)
     figure = _new_figure(height=sum(heights))
     # A subfigure for the legend: an "outside" legend would overlap the panels of subfigures.
     panels, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     for network, axes in _rows(panels, networks, columns=3):
-        for ax, (title, runs) in zip(axes, network.compared().items(), strict=True):
+        for ax, (title, runs) in zip(axes, _compared("fig1", network).items(), strict=True):
             if runs is None:
                 _leave_empty(ax, title)
                 continue
@@ -137,11 +127,13 @@ def _draw_reliability(networks: Sequence[NetworkRuns]) -> Figure:
     return figure
 
 
-def _draw_variance(networks: Sequence[NetworkRuns]) -> Figure:
+def _draw_variance(networks: Sequence[Runs]) -> Figure:
     """Fig. 2: accuracy and score of the baseline's mean prediction against the disagreement of its passes."""
     figure = _new_figure(height=3.2 * len(networks))
-    for network, (left, middle, right) in _rows(figure, networks, columns=3, baseline_seeds=True):
-        bins = network.runs["baseline"].variance()
+    for network, (left, middle, right) in _rows(figure, networks, columns=3):
+        runs = runs_by_method("fig2", network)["baseline"]
+        left.figure.suptitle(f"{network.name}, baseline ({runs.seeds})")
+        bins = runs.variance()
         assert bins is not None  # networks without numbers are not drawn
         _plot_by_variance(left, bins, "accuracy", facecolor=BLUE, edgecolor="white")
         _plot_by_variance(middle, bins, "score", facecolor=SKY, edgecolor="white", hatch="///")
@@ -149,19 +141,18 @@ def _draw_variance(networks: Sequence[NetworkRuns]) -> Figure:
     return figure
 
 
-def _draw_passes(networks: Sequence[NetworkRuns]) -> Figure:
+def _draw_passes(networks: Sequence[Runs]) -> Figure:
     """Fig. 4: ECE of VWCI against the number of passes in training, beside the baseline."""
     figure = _new_figure(width=5.5, height=3.0 + 0.5 * len(networks))
     ax = figure.subplots()
-    curves = {f"{network.name}, VWCI": network.eces_by_passes() for network in networks}
-    all_runs = sorted((runs for one in networks for runs in one.runs.values()), key=lambda runs: len(runs.results))
-    fewest = len(all_runs[0].results)
-    seeds = all_runs[-1].seeds if fewest == len(all_runs[-1].results) else f"{fewest} to {all_runs[-1].seeds}"
+    found = [runs_by_method("fig4", network) for network in networks]
+    fewest, *_, most = sorted((runs for one in found for runs in one.values()), key=lambda runs: len(runs.results))
+    seeds = f"{len(fewest.results)} to {most.seeds}" if len(fewest.results) < len(most.results) else most.seeds
+    curves = {f"{network.name}, VWCI": eces_by_passes(network) for network in networks}
     plot_ece_against_passes(curves, ax=ax, title=f"mean ± standard error ({seeds})")
     highest = ax.dataLim.y1
-    for network, style in zip(networks, line_styles(len(networks)), strict=True):
-        baseline = network.runs.get("baseline")
-        if baseline is not None:
+    for network, by_method, style in zip(networks, found, line_styles(len(networks)), strict=True):
+        if baseline := by_method.get("baseline"):
             # Hollow markers at both ends distinguish the lines in print.
             look = {**style, "linestyle": "--", "linewidth": 1.0, "markerfacecolor": "white", "clip_on": False}
             label = f"{network.name}, baseline: {baseline.ece} ({baseline.seeds})"
@@ -173,17 +164,29 @@ def _draw_passes(networks: Sequence[NetworkRuns]) -> Figure:
     return figure
 
 
-def _draw_coverage(networks: Sequence[NetworkRuns]) -> Figure:
+def _draw_coverage(networks: Sequence[Runs]) -> Figure:
     """Fig. 5: coverage of the baseline, the best CI and VWCI, and of VWCI beside CI with every β."""
     figure = _new_figure(height=4.2 * len(networks))
     for network, (left, right) in _rows(figure, networks, columns=2):
-        _plot_coverage(left, {title: runs for title, runs in network.compared().items() if runs is not None})
-        every = [network.runs[method] for method in (*CI, "vwci") if method in network.runs]
-        _plot_coverage(right, {runs.title: runs for runs in every})
+        _plot_coverage(left, {title: runs for title, runs in _compared("fig5", network).items() if runs is not None})
+        found = runs_by_method("fig5", network).values()
+        _plot_coverage(right, {runs.title: runs for runs in found if runs.method != "baseline"})
     return figure
 
 
-_FIGURES: dict[str, tuple[Callable[[NetworkRuns], dict[str, Any]], Callable[[Sequence[NetworkRuns]], Figure]]] = {
+def _compared(experiment: str, network: Runs) -> dict[str, MethodRuns | None]:
+    """Return the three methods that the paper compares, by title; None: no runs."""
+    runs, best = runs_by_method(experiment, network), oracle(network)
+    beta = "" if best is None else best.title.removeprefix("CI")  # ", β = ..."
+    tried = sum(method in runs for method in CI)
+    return {
+        "Baseline": runs.get("baseline"),
+        f"CI[Oracle]{beta}" + (f" (of {tried} tried)" if 0 < tried < len(CI) else ""): best,
+        "VWCI": runs.get("vwci"),
+    }
+
+
+_FIGURES: dict[str, tuple[Callable[[Runs], dict[str, Any]], Callable[[Sequence[Runs]], Figure]]] = {
     "fig1": (reliability_numbers, _draw_reliability),
     "fig2": (variance_numbers, _draw_variance),
     "fig4": (passes_numbers, _draw_passes),
@@ -198,13 +201,10 @@ def _new_figure(*, width: float = WIDTH, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _rows(
-    figure: FigureBase, networks: Sequence[NetworkRuns], *, columns: int, baseline_seeds: bool = False
-) -> Iterator[tuple[NetworkRuns, list[Axes]]]:
+def _rows(figure: FigureBase, networks: Sequence[Runs], *, columns: int) -> Iterator[tuple[Runs, list[Axes]]]:
     """Yield each network with the axes of its row."""
     for network, row in zip(networks, figure.subfigures(len(networks), 1, squeeze=False)[:, 0], strict=True):
-        note = f", baseline ({network.runs['baseline'].seeds})" if baseline_seeds else ""
-        row.suptitle(network.name + note)
+        row.suptitle(network.name)
         yield network, list(row.subplots(1, columns))
 
 

@@ -22,23 +22,17 @@ from singleshot.training.recipe import Recipe
 
 MAX_METHODS_ON_PAGE = 8
 FIRST_METHODS = (
-    "baseline",
-    "vwci",
-    "passes",
-    SELECTED_SMOOTHING,
-    "focal",
-    "vwci_total_variation",
-    "vwci_epistemic",
-    "ci_0.1",
+    *("baseline", "vwci", "passes", SELECTED_SMOOTHING, "focal"),
+    *("vwci_total_variation", "vwci_epistemic", "ci_0.1"),
 )
 """The methods that the page shows before any others."""
 
 
 @dataclass
 class Output:
-    """What was written."""
+    """The written tables and figures, by file name without suffix."""
 
-    tables: dict[str, Table] = field(default_factory=dict)  # by file name without suffix
+    tables: dict[str, Table] = field(default_factory=dict)
     figures: dict[str, Path] = field(default_factory=dict)
     numbers: dict[str, Any] = field(default_factory=dict)  # of tables and figures, for JSON
     missing: list[str] = field(default_factory=list)  # figures that could not be drawn, with the reason

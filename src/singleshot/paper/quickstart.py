@@ -237,13 +237,6 @@ def table_rows(summaries: Sequence[MethodSummary], bold: tuple[str, str]) -> lis
     return rows
 
 
-def markdown_table(summaries: Sequence[MethodSummary]) -> str:
-    """Return the comparison as a Markdown table."""
-    heading, *rows = table_rows(summaries, bold=("**", "**"))
-    rule = ["---", *["---:" for _ in heading[1:]]]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [heading, rule, *rows])
-
-
 def predictions_file(folder: Path, method: str, seed: int) -> Path:
     """Return the path of the predictions of a run.
 

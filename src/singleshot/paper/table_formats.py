@@ -6,16 +6,16 @@ import csv
 import io
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from singleshot.paper.estimates import Estimate, format_seeds
-from singleshot.paper.published import METRICS
-from singleshot.paper.tables import Cell, Row, Table
+from singleshot.paper.published import CI_MEAN, METRICS
+from singleshot.paper.tables import Table, number_fields
 
 HEADINGS = ("method", "acc. %", "ECE", "MCE", "NLL", "Brier", "time", "seeds")
-CSV_COLUMNS = ("table", "dataset", "model", "method", "metric", *Cell().to_dict(), "scale")
+CSV_COLUMNS = ("table", "dataset", "model", "method", "metric", *number_fields(None), "scale")
 MISSING = "—"
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -46,38 +46,28 @@ class _Line:
 
 def _lines(table: Table, *, plus_minus: str | None = " ± ") -> list[_Line]:
     """Return every line below the headings; with ``plus_minus=None``, without errors and deviations."""
+
+    def with_spread(metric: str, value: float, spread: float | None) -> str:
+        text = format_number(metric, value)
+        return text if spread is None or plus_minus is None else f"{text}{plus_minus}{format_number(metric, spread)}"
+
     lines: list[_Line] = []
+    best = table.best
     for row in table.rows:
         if row.added and not any(line.kind == "separator" for line in lines):
             lines.append(_Line("separator", ("added by us", *[""] * (len(HEADINGS) - 1))))
-        lines.append(_measured_line(table, row, plus_minus))
-        if row.has_paper:
-            cells = (
-                _with_spread(name, cell.paper, cell.paper_deviation, plus_minus) for name, cell in row.cells.items()
-            )
+        errors = {metric: estimate.standard_error for metric, estimate in row.measured.items()}
+        spreads = row.deviations if row.method == CI_MEAN else errors
+        cells = (with_spread(metric, one.mean, spreads.get(metric)) for metric, one in row.measured.items())
+        counts = format_time(row.time, row.seeds), format_seeds(row.seeds, table.seeds)
+        marks = (row.method in best[metric] for metric in METRICS)
+        texts = (row.title, *(cells if row.measured else [MISSING] * len(METRICS)), *counts)
+        lines.append(_Line("measured", texts, (False, *marks, False, False)))
+        if row.paper:
+            std = row.paper.std or {}
+            cells = (with_spread(metric, value, std.get(metric)) for metric, value in row.paper.metrics.items())
             lines.append(_Line("paper", ("paper", *cells, "", "")))
     return lines
-
-
-def _measured_line(table: Table, row: Row, plus_minus: str | None) -> _Line:
-    texts = [row.title]
-    for metric, cell in row.cells.items():
-        measured = cell.measured
-        if measured is None:
-            texts.append(MISSING)
-        else:
-            spread = cell.deviation if cell.is_over_beta else measured.standard_error
-            texts.append(_with_spread(metric, measured.mean, spread, plus_minus))
-    texts += [format_time(row.time, row.seeds), format_seeds(row.seeds, table.seeds)]
-    best = (row.method in table.best[metric] for metric in METRICS)
-    return _Line("measured", tuple(texts), (False, *best, False, False))
-
-
-def _with_spread(metric: str, value: float | None, spread: float | None, plus_minus: str | None) -> str:
-    if value is None:
-        return ""
-    text = format_number(metric, value)
-    return text if spread is None or plus_minus is None else f"{text}{plus_minus}{format_number(metric, spread)}"
 
 
 def format_number(metric: str, value: float) -> str:
@@ -137,16 +127,27 @@ def _aligned(lines: list[_Line]) -> list[str]:
 
 def as_markdown(table: Table) -> str:
     """Return a Markdown table below its caption; the best of a column is bold."""
-    rows: list[tuple[str, ...]] = [HEADINGS, ("---", *["---:"] * (len(HEADINGS) - 1))]
+    rows = []
     for line in _lines(table):
         texts = map(_escape_markdown, line.texts)
         if line.kind == "measured":
-            rows.append(tuple(f"**{text}**" if best else text for text, best in zip(texts, line.best, strict=True)))
+            rows.append([f"**{text}**" if best else text for text, best in zip(texts, line.best, strict=True)])
         else:
-            rows.append(tuple(f"*{text}*" if text else "" for text in texts))
-    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
+            rows.append([f"*{text}*" if text else "" for text in texts])
     notes = [f"- {_escape_markdown(note)}" for note in table.notes]
-    return "\n".join([f"**{_escape_markdown(table.caption)}**", "", *lines, "", *notes]) + "\n"
+    return "\n".join([f"**{_escape_markdown(table.caption)}**", "", markdown_table(HEADINGS, rows), "", *notes]) + "\n"
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; all columns but the first are aligned to the right.
+
+    >>> print(markdown_table(["loss", "ECE"], [["VWCI", "0.05"]]))
+    | loss | ECE |
+    | --- | ---: |
+    | VWCI | 0.05 |
+    """
+    rule = ["---", *["---:"] * (len(headings) - 1)]
+    return "\n".join(f"| {' | '.join(cells).lstrip()} |" for cells in (headings, rule, *rows))
 
 
 def _escape_markdown(text: str) -> str:
@@ -203,9 +204,9 @@ def as_csv(table: Table) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for row in table.rows:
-        for metric, cell in {**row.cells, "time_ratio": Cell(row.time)}.items():
+        for metric, fields in {**row.numbers(), "time_ratio": number_fields(row.time)}.items():
             place = (table.experiment, table.dataset, table.model, row.method, metric)
-            writer.writerow((*place, *cell.to_dict().values(), table.scale))
+            writer.writerow((*place, *fields.values(), table.scale))
     return buffer.getvalue()
 
 

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from singleshot.common.checks import check_choice, check_size
-from singleshot.common.text import printable
+from singleshot.common.text import jsonable, printable
 from singleshot.grid.store import ResultStore
-from singleshot.paper.estimates import (
-    TEMPERATURE_SCALING,
-    Estimate,
-    results_by_seed,
-    sample_deviation,
-    time_ratio,
-    values_by_beta,
-    values_by_seed,
-)
+from singleshot.paper.estimates import TEMPERATURE_SCALING, Estimate, Runs, sample_deviation
 from singleshot.paper.experiments import ADDED, SELECTED_SMOOTHING, PaperGrid, select_smoothing
 from singleshot.paper.methods import CI, METHODS
 from singleshot.paper.published import BETTER, CI_MEAN, CI_ORACLE, METRICS, PublishedRow, rows_beside
@@ -47,49 +38,52 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A measured number beside the published one; either may be missing."""
-
-    measured: Estimate | None = None
-    is_over_beta: bool = False  # shows the standard deviation over β instead of the standard error over seeds
-    deviation: float | None = None  # over β
-    paper: float | None = None
-    paper_deviation: float | None = None
-
-    def to_dict(self) -> dict[str, float | None]:
-        """Return plain values for JSON and CSV; missing and infinite values become None."""
-        measured = self.measured
-        return {
-            "mean": measured.mean if measured and math.isfinite(measured.mean) else None,
-            "standard_error": measured.standard_error if measured else None,
-            "std_over_beta": self.deviation,
-            "seeds": measured.seeds if measured else 0,
-            "paper": self.paper,
-            "paper_std": self.paper_deviation,
-        }
-
-
-@dataclass(frozen=True)
 class Row:
-    """One method: a cell per metric, and its training time."""
+    """One method: measured numbers beside the published ones, by metric, and its training time."""
 
     method: str
     title: str
-    cells: dict[str, Cell]
-    time: Estimate | None = None  # processor time of training relative to the baseline
-    added: bool = False  # not in the table of the paper
-    remark: str | None = None
+    measured: dict[str, Estimate]  # empty without runs
+    deviations: dict[str, float | None]  # over β; empty for other rows than the mean over β
+    paper: PublishedRow | None
+    time: Estimate | None  # processor time of training relative to the baseline
+    added: bool  # not in the table of the paper
+    remark: str | None
 
     @property
     def seeds(self) -> int:
         """Number of seeds behind every measured number."""
-        measured = self.cells["accuracy"].measured
-        return 0 if measured is None else measured.seeds
+        return self.measured["accuracy"].seeds if self.measured else 0
 
-    @property
-    def has_paper(self) -> bool:
-        """Whether the paper has this row."""
-        return any(cell.paper is not None for cell in self.cells.values())
+    def numbers(self) -> dict[str, dict[str, float | None]]:
+        """Return plain values by metric for JSON and CSV."""
+        paper = {} if self.paper is None else self.paper.metrics
+        paper_std = {} if self.paper is None else self.paper.std or {}
+        return {
+            metric: number_fields(
+                self.measured.get(metric), self.deviations.get(metric), paper.get(metric), paper_std.get(metric)
+            )
+            for metric in METRICS
+        }
+
+
+def number_fields(
+    measured: Estimate | None,
+    std_over_beta: float | None = None,
+    paper: float | None = None,
+    paper_std: float | None = None,
+) -> dict[str, float | None]:
+    """Return the fields of one number in JSON and CSV; missing and infinite values become None."""
+    fields = vars(measured or Estimate(math.nan, None, 0))
+    mean, standard_error, seeds = jsonable(fields).values()
+    return {
+        "mean": mean,
+        "standard_error": standard_error,
+        "std_over_beta": std_over_beta,
+        "seeds": seeds,
+        "paper": paper,
+        "paper_std": paper_std,
+    }
 
 
 @dataclass(frozen=True)
@@ -119,8 +113,7 @@ class Table:
         """The methods with the best measured mean of each metric, among the eligible rows."""
         best = {}
         for metric in METRICS:
-            found = {row.method: row.cells[metric].measured for row in eligible_rows(self.rows)}
-            means = {method: estimate.mean for method, estimate in found.items() if estimate is not None}
+            means = {row.method: row.measured[metric].mean for row in eligible_rows(self.rows)}
             value = BETTER[metric](means.values(), default=math.nan)
             best[metric] = {method for method, mean in means.items() if mean == value}
         return best
@@ -128,7 +121,6 @@ class Table:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         best = self.best
-        names = ("experiment", "dataset", "model", "scale", "seeds", "runs", "missing", "caption")
         rows = [
             {
                 "method": row.method,
@@ -138,12 +130,12 @@ class Table:
                 "time_ratio": None if row.time is None else vars(row.time),
                 "remark": row.remark,
                 "metrics": {
-                    metric: {**cell.to_dict(), "best": row.method in best[metric]} for metric, cell in row.cells.items()
+                    metric: {**fields, "best": row.method in best[metric]} for metric, fields in row.numbers().items()
                 },
             }
             for row in self.rows
         ]
-        return {**{name: getattr(self, name) for name in names}, "rows": rows, "notes": list(self.notes)}
+        return {**vars(self), "caption": self.caption, "rows": rows, "notes": list(self.notes)}
 
 
 def eligible_rows(rows: Sequence[Row]) -> list[Row]:
@@ -163,25 +155,18 @@ def measured_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def build_table(experiment: str, base: Recipe, seeds: int, store: ResultStore) -> Table:
-    """Return a table of the paper for the data set and network of a base recipe; missing runs leave gaps.
-
-    Args:
-        experiment: ``table1``, ``table2``, ``table3``, ``tableA`` or ``tableB``.
-        base: the recipe that all methods share.
-        seeds: number of seeds wanted per row.
-        store: the finished runs.
-    """
+    """Return a table of the paper for the data set and network of a base recipe; missing runs leave gaps."""
     check_choice("experiment", experiment, tuple(TABLES))
-    check_size("seeds", seeds, least=1)
+    runs = Runs(base, check_size("seeds", seeds, least=1), store)
     paper = rows_beside(experiment.removeprefix("table"), dataset=base.dataset, model=base.model)
-    rows = [_row(method, base, seeds, store, paper=paper.get(method)) for method in TABLES[experiment]]
-    rows += [_row(method, base, seeds, store, added=True) for method in ADDED]
+    rows = [_row(runs, method, paper.get(method)) for method in TABLES[experiment]]
+    rows += [_row(runs, method, added=True) for method in ADDED]
     jobs = PaperGrid((experiment,), (base,), seeds).jobs(store)
     results = [store[job] for job in jobs if job in store]
     eligible, measured = eligible_rows(rows), measured_rows(rows)
     return Table(
         experiment=experiment,
-        dataset=printable(Path(base.dataset).name or base.dataset),
+        dataset=printable(runs.dataset or base.dataset),
         model=base.model,
         scale=describe_scale(base, results),
         seeds=seeds,
@@ -192,57 +177,41 @@ def build_table(experiment: str, base: Recipe, seeds: int, store: ResultStore) -
             *row_notes([row.method for row in rows], len(eligible), len(measured)),
             *(f"{row.title}: {row.remark}." for row in rows if row.remark),
             *smoothing_notes(base, store),
-            paper_note(experiment, base, [paper[row.method] for row in rows if row.has_paper]),
+            paper_note(experiment, base, [row.paper for row in rows if row.paper]),
             time_note([(row.time, row.seeds) for row in measured]),
             *run_notes(results),
         ),
     )
 
 
-def _row(
-    method: str,
-    base: Recipe,
-    seeds: int,
-    store: ResultStore,
-    *,
-    paper: PublishedRow | None = None,
-    added: bool = False,
-) -> Row:
-    values = values_by_seed(base, method, seeds, store)
-    deviations = _deviations_over_beta(base, seeds, store) if method == CI_MEAN else {}
-    name = (select_smoothing(base, store) or method) if method == SELECTED_SMOOTHING else method
+def _row(runs: Runs, method: str, paper: PublishedRow | None = None, *, added: bool = False) -> Row:
+    name = (select_smoothing(runs.base, runs.store) or method) if method == SELECTED_SMOOTHING else method
     return Row(
         method=name,
         title=TITLES[name],
-        cells={
-            metric: Cell(
-                measured=Estimate.of([run[metric] for run in values.values()]) if values else None,
-                is_over_beta=method == CI_MEAN,
-                deviation=deviations.get(metric),
-                paper=None if paper is None else paper.metrics[metric],
-                paper_deviation=None if paper is None or paper.std is None else paper.std[metric],
-            )
-            for metric in METRICS
-        },
-        time=time_ratio(base, method, seeds, store),
+        measured=runs.estimates(method),
+        deviations=_deviations_over_beta(runs) if method == CI_MEAN else {},
+        paper=paper,
+        time=runs.time_ratio(method),
         added=added,
-        remark="; ".join(_remarks(base, method, seeds, store)) or None,
+        remark=_remark(runs, method),
     )
 
 
-def _deviations_over_beta(base: Recipe, seeds: int, store: ResultStore) -> dict[str, float | None]:
+def _deviations_over_beta(runs: Runs) -> dict[str, float | None]:
     """Return the sample standard deviation over β of the means over seeds, as in the paper."""
-    runs = [values.values() for values in values_by_beta(base, seeds, store).values() if values]
-    return {metric: sample_deviation([fmean(run[metric] for run in each) for each in runs]) for metric in METRICS}
+    by_beta = [values.values() for values in runs.values_by_beta().values() if values]
+    return {metric: sample_deviation([fmean(run[metric] for run in each) for each in by_beta]) for metric in METRICS}
 
 
-def _remarks(base: Recipe, method: str, seeds: int, store: ResultStore) -> Iterator[str]:
+def _remark(runs: Runs, method: str) -> str | None:
     if method in (CI_MEAN, CI_ORACLE):
-        found = len(values_by_beta(base, seeds, store))
+        found = len(runs.values_by_beta())
         if 0 < found < len(CI):
-            yield f"only {found} of {len(CI)} β have runs"
+            return f"only {found} of {len(CI)} β have runs"
     if method in TEMPERATURE_SCALING:
-        results = results_by_seed(base, method, seeds, store).values()
+        results = runs.results(method).values()
         bounded = sum(result.rescaled.bounded for result in results if result.rescaled)
         if bounded:
-            yield f"no finite temperature in {bounded} of {len(results)} runs (a bound was used)"
+            return f"no finite temperature in {bounded} of {len(results)} runs (a bound was used)"
+    return None
