@@ -55,10 +55,10 @@ def test_invalid_arrays(name: str, tmp_path: Path) -> None:
         (LOGITS, LABELS[1:], r"20 rows, but .* 19"),
         (LOGITS.T.copy(), LABELS, r"3 rows, but .* 20"),
         (LOGITS[:, 0].copy(), LABELS, r"must have shape \(N, C\), .* got \(20,\)"),
-        (LOGITS.astype(int), LABELS, r"must be floating point, got (int64|I64)"),
+        (LOGITS.astype(int), LABELS, r"must be floating point, got int64"),
         (LOGITS, LABELS[:, None], r"shape \(N,\).* \(20, 1\)"),
-        (LOGITS, LABELS.astype(float), r"must be integers .* got (float64|F64)"),
-        (LOGITS, LABELS > 0, r"must be integers .* got (bool|BOOL)"),
+        (LOGITS, LABELS.astype(float), r"must be integers .* got float64"),
+        (LOGITS, LABELS > 0, r"must be integers .* got bool"),
         (LOGITS[:0], LABELS[:0], "contains no examples"),
         (LOGITS[:, :0], LABELS, "has 0 classes"),
     ]:
@@ -104,8 +104,8 @@ def test_npy_needs_labels_and_a_kind(tmp_path: Path) -> None:
 
 def test_class_names_must_fit(tmp_path: Path) -> None:
     for names, said in [
-        (np.array(["a", "b"]), "has 2 class names for scores of 3 classes"),
-        (np.array(["a", "b", "a"]), "has duplicate class names: a"),
+        (np.array(["a", "b"]), "has 2 class names for 3 classes"),
+        (np.array(["a", "b", "a"]), "has more than one class named a"),
         (np.ones(3), "must be a list of names, got float64"),
     ]:
         np.savez(tmp_path / "a.npz", logits=LOGITS, labels=LABELS, class_names=names)

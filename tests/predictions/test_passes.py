@@ -219,7 +219,7 @@ def test_other_shapes_are_refused_when_opened(write: Callable[..., Path], name: 
         assert "shape (T, 20, 3)" in str(error.value)
         assert str(error.value).endswith(f"got {passes.shape}")
     path = write(tmp_path, logits=LOGITS, labels=LABELS, **{name: PASSES.astype(int)})
-    assert re.search(f"{name}' must be floating point, got (int64|I64)", refusal(path))
+    assert re.search(f"{name}' must be floating point, got int64", refusal(path))
 
 
 @every_format
@@ -268,9 +268,9 @@ def test_more_passes_than_can_be_read_are_refused(tmp_path: Path, monkeypatch: p
 
 
 def test_one_example_is_bounded_in_all_its_passes() -> None:
-    check_passes_shape("a", "float64", True, (2, 1, 2**22), (1, 2**22))  # of as many classes as can be
+    check_passes_shape("a", np.dtype(float), (2, 1, 2**22), (1, 2**22))  # the largest number of classes
     with pytest.raises(ValueError, match=r"a has 3 passes of 4,194,304 classes; .* 8,388,608 scores per example"):
-        check_passes_shape("a", "float64", True, (3, 1, 2**22), (1, 2**22))
+        check_passes_shape("a", np.dtype(float), (3, 1, 2**22), (1, 2**22))
 
 
 def test_passes_that_take_too_long_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.predictions.file import Block, BlockReader, Predictions, StoredPasses
@@ -28,18 +29,16 @@ class StoredArray:
     """
 
     name: str  # for messages
-    dtype: str  # as the file spells it
-    dtype_kind: str  # as numpy has it: "f", "i", "u", "U" or "S"
-    itemsize: int
+    dtype: np.dtype[Any]  # of the blocks that are read
     shape: tuple[int, ...]
     read: Callable[[int], Iterator[NDArray[Any]]]
-    bfloat16: bool = False
+    bfloat16: bool = False  # in the file; numpy has no such type
 
     @property
     def example_bytes(self) -> int:
         """Bytes of one example."""
         axis = 1 if len(self.shape) == 3 else 0
-        return self.itemsize * math.prod(self.shape[:axis] + self.shape[axis + 1 :])
+        return self.dtype.itemsize * math.prod(self.shape[:axis] + self.shape[axis + 1 :])
 
 
 def open_arrays(
@@ -64,33 +63,29 @@ def from_arrays(
     """Check the headers of scores, labels and passes, and combine them to predictions."""
     if len(scores.shape) != 2:
         raise ValueError(
-            f"{scores.name} must have shape (N, C), one score per class, got {scores.shape}; two classes need two "
+            f"{scores.name} must have shape (N, C), a score for each class, got {scores.shape}; two classes need two "
             "columns"
         )
-    if scores.dtype_kind != "f":
+    if scores.dtype.kind != "f":
         raise ValueError(f"{scores.name} must be floating point, got {scores.dtype}")
     if len(labels.shape) != 1:
         raise ValueError(f"{labels.name} must have shape (N,), one label per example, got {labels.shape}")
-    if labels.dtype_kind not in "iuUS":
+    if labels.dtype.kind not in "iuUS":
         raise ValueError(f"{labels.name} must be integers or class names, got {labels.dtype}")
-    if labels.itemsize > MAX_LABEL_LENGTH:
-        raise ValueError(
-            f"{labels.name} has labels of {labels.itemsize:,} bytes; at most {MAX_LABEL_LENGTH:,} are supported"
-        )
+    if (length := labels.dtype.itemsize) > MAX_LABEL_LENGTH:
+        raise ValueError(f"{labels.name} has labels of {length:,} bytes; at most {MAX_LABEL_LENGTH:,} are supported")
     count, classes = scores.shape
     if count != labels.shape[0]:
         raise ValueError(f"{scores.name} has {count:,} rows, but {labels.name} has {labels.shape[0]:,}")
     stored = None
     if passes is not None:
         array, pass_kind = passes
-        check_passes_shape(array.name, array.dtype, array.dtype_kind == "f", array.shape, scores.shape)
+        check_passes_shape(array.name, array.dtype, array.shape, scores.shape)
         stored = StoredPasses(array.name, pass_kind, array.shape[0], _with_labels(array, labels))
     return Predictions(path, kind, classes, count, None, _with_labels(scores, labels), stored)
 
 
-def check_passes_shape(
-    name: str, dtype: str, is_float: bool, shape: tuple[int, ...], scores_shape: tuple[int, ...]
-) -> None:
+def check_passes_shape(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], scores_shape: tuple[int, ...]) -> None:
     """Check that stochastic passes are floating point of shape (T, N, C), with N and C of the scores."""
     if len(shape) != 3 or shape[0] < MIN_PASSES or shape[1:] != scores_shape:
         expected = ", ".join(map(str, scores_shape))
@@ -98,7 +93,7 @@ def check_passes_shape(
             f"{name} must have shape (T, {expected}): at least {MIN_PASSES} passes over the examples and classes of "
             f"the scores, got {shape}"
         )
-    if not is_float:
+    if dtype.kind != "f":
         raise ValueError(f"{name} must be floating point, got {dtype}")
     passes, _, classes = shape
     if passes > MAX_PASSES or passes * classes > MAX_PASS_SCORES:

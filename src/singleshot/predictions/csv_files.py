@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from singleshot.predictions.arrays import MAX_LABEL_LENGTH
 from singleshot.predictions.file import Block, Predictions
-from singleshot.predictions.selection import Selection, check_headings, find_columns, find_labels
+from singleshot.predictions.selection import Selection, check_unique, find_columns, find_labels
 
 MAX_LINE = 2**26  # characters: four million classes of 16 digits
 BLOCK_CHARACTERS = 2**24  # of the rows held at a time, including unused columns
@@ -92,7 +92,7 @@ def _read_headings(path: Path) -> list[str]:
     separator = next((sign for sign in (";", "\t", "|") if len(headings) == 1 and sign in headings[0]), None)
     if separator is not None:
         raise ValueError(f"{path} seems to be separated by {separator!r}; use commas")
-    check_headings(path, headings)
+    check_unique(path, headings)
     return headings
 
 

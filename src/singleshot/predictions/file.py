@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.checks import check_size
-from singleshot.common.text import listed, printable
-from singleshot.predictions.selection import Kind, duplicated
+from singleshot.common.text import printable
+from singleshot.predictions.selection import Kind, check_unique
 from singleshot.predictions.validation import LabelReader, LabelsAre, Location, as_logits, check_values, native
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32 fit into a core's cache
@@ -36,7 +36,7 @@ class Block(NamedTuple):
 
 
 BlockReader = Callable[[int], Iterator[Block]]
-"""Reads a file from the start, in blocks of at most so many rows."""
+"""Reads a file from the start, in blocks of at most the given number of rows."""
 
 
 class Chunk(NamedTuple):
@@ -77,11 +77,10 @@ class Predictions:
             raise ValueError(f"{self.path} contains no examples")
         if not 1 <= self.classes <= MAX_CLASSES:
             raise ValueError(f"{self.path} has {self.classes:,} classes; 1 to {MAX_CLASSES:,} are supported")
-        names = self.class_names
-        if names is not None and len(names) != self.classes:
-            raise ValueError(f"{self.path} has {len(names)} class names for scores of {self.classes} classes")
-        if names is not None and len(set(names)) < len(names):
-            raise ValueError(f"{self.path} has duplicate class names: {listed(duplicated(names))}")
+        if self.class_names is not None:
+            if len(self.class_names) != self.classes:
+                raise ValueError(f"{self.path} has {len(self.class_names)} class names for {self.classes} classes")
+            check_unique(self.path, self.class_names, "class")
 
     @property
     def passes(self) -> int:
@@ -127,10 +126,7 @@ class Predictions:
         return Chunk(np.concatenate(scores), np.concatenate(labels))
 
     def logits(self, chunk: Chunk) -> NDArray[Any]:
-        """Return the scores of a chunk as logits; probabilities become their logarithms.
-
-        A probability of 0 becomes the logarithm of the smallest normal float32.
-        """
+        """Return the scores of a chunk as logits; probabilities become their logarithms."""
         return as_logits(chunk.scores, self.kind)
 
     def _labelled_blocks(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,11 +26,9 @@ from singleshot.predictions.selection import ARRAY_KINDS, SET_KIND, Kind, Select
 from singleshot.predictions.validation import LABEL_MEANINGS
 
 MAX_NAME_BYTES = 2**28
-CLASS_NAMES = "class_names"
-LABELS_ARE = "labels_are"
 NPY = ".npy"
 STREAMABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""The methods that numpy writes. zipfile unpacks others in unbounded pieces, and ten times slower."""
+"""The methods that numpy writes. zipfile decompresses others in pieces of any size, and ten times slower."""
 
 
 def open_npz(path: Path, selection: Selection) -> Predictions:
@@ -44,8 +42,8 @@ def open_npz(path: Path, selection: Selection) -> Predictions:
             raise ValueError(f"{path} contains two arrays with the same name")
         names = [name.removesuffix(NPY) for name in files if name.endswith(NPY)]
         found = open_arrays(path, names, lambda name: _member_array(path, archive, name), selection)
-        class_names = _texts(path, archive, CLASS_NAMES, found.classes) if CLASS_NAMES in names else None
-        meaning = _texts(path, archive, LABELS_ARE) if LABELS_ARE in names else ()
+        class_names = _texts(path, archive, "class_names") if "class_names" in names else None
+        meaning = _texts(path, archive, "labels_are") if "labels_are" in names else ()
     labels_are = next((known for known in LABEL_MEANINGS if meaning == (known,)), None)
     return replace(found, class_names=class_names, labels_are=labels_are)
 
@@ -78,7 +76,7 @@ def _member_array(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArra
             files = [file, *(stack.enter_context(_opened_member(path, reopened, name))[0] for _ in others)]
             yield from read_pass_blocks(files, header, rows)
 
-    return _stored_array(header, read)
+    return StoredArray(header.name, header.dtype, header.shape, read)
 
 
 def _file_array(path: Path) -> StoredArray:
@@ -89,12 +87,7 @@ def _file_array(path: Path) -> StoredArray:
         with _opened_file(path) as (file, header):
             yield from read_blocks(file, header, rows)
 
-    return _stored_array(header, read)
-
-
-def _stored_array(header: ArrayHeader, read: Callable[[int], Iterator[NDArray[Any]]]) -> StoredArray:
-    dtype = header.dtype
-    return StoredArray(header.name, str(dtype), dtype.kind, dtype.itemsize, header.shape, read)
+    return StoredArray(header.name, header.dtype, header.shape, read)
 
 
 @contextmanager
@@ -114,13 +107,11 @@ def _opened_file(path: Path) -> Iterator[tuple[IO[bytes], ArrayHeader]]:
         yield file, read_header(file, path.stat().st_size, str(path))
 
 
-def _texts(path: Path, archive: zipfile.ZipFile, name: str, count: int | None = None) -> tuple[str, ...]:
-    """Read an array of texts, of known length if given; its header is checked before anything is unpacked."""
+def _texts(path: Path, archive: zipfile.ZipFile, name: str) -> tuple[str, ...]:
+    """Read an array of texts. Its header is checked before anything is decompressed."""
     with _opened_member(path, archive, name) as (file, header):
         if len(header.shape) != 1 or header.dtype.kind not in "USiu":
             raise ValueError(f"{header.name} must be a list of names, got {header.dtype} of shape {header.shape}")
-        if count is not None and header.shape[0] != count:
-            raise ValueError(f"{path} has {header.shape[0]} class names for scores of {count} classes")
         if header.dtype.itemsize > MAX_LABEL_LENGTH or header.size > MAX_NAME_BYTES:
             raise ValueError(
                 f"{header.name} is too large: {header.size:,} bytes; at most {MAX_NAME_BYTES:,} bytes and "

@@ -16,7 +16,7 @@ from singleshot.predictions.selection import (
     ARRAY_KINDS,
     Kind,
     Selection,
-    check_headings,
+    check_unique,
     find_array,
     find_columns,
     find_labels,
@@ -27,7 +27,7 @@ def open_parquet(path: Path, selection: Selection) -> Predictions:
     """Open columns logit_CLASS or prob_CLASS, and label; or a list column ``logits`` or ``probs``."""
     with _opened(path) as file:
         schema = file.schema_arrow
-        check_headings(path, schema.names)
+        check_unique(path, schema.names)
         label = find_labels(path, schema.names, ("label", "labels"), selection, what="column")
         count = file.metadata.num_rows
         lists = _find_lists(path, schema, selection)

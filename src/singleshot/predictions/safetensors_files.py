@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.text import printable
@@ -17,10 +18,10 @@ from singleshot.predictions.file import Predictions
 from singleshot.predictions.selection import Selection
 
 DTYPES = {
-    **{"F16": ("f", 2), "BF16": ("f", 2), "F32": ("f", 4), "F64": ("f", 8)},
-    **{"I8": ("i", 1), "I16": ("i", 2), "I32": ("i", 4), "I64": ("i", 8), "U8": ("u", 1)},
+    **{"F16": "f2", "BF16": "f4", "F32": "f4", "F64": "f8", "BOOL": "?"},
+    **{"I8": "i1", "I16": "i2", "I32": "i4", "I64": "i8", "U8": "u1"},
 }
-"""Kind, as numpy has it, and size of the supported types."""
+"""The numpy types of the blocks that are read. bfloat16 is converted to float32."""
 
 
 def open_safetensors(path: Path, selection: Selection) -> Predictions:
@@ -38,6 +39,8 @@ def open_safetensors(path: Path, selection: Selection) -> Predictions:
 def _stored_array(path: Path, file: Any, name: str) -> StoredArray:
     header = file.get_slice(name)
     shape, dtype = tuple(header.get_shape()), header.get_dtype()
+    if dtype not in DTYPES:
+        raise ValueError(f"{path}: tensor {name!r} has the unsupported type {dtype}")
     is_bfloat16 = dtype == "BF16"
 
     def read(rows: int) -> Iterator[NDArray[Any]]:
@@ -47,8 +50,7 @@ def _stored_array(path: Path, file: Any, name: str) -> StoredArray:
                 block = values[:, first : first + rows] if len(shape) == 3 else values[first : first + rows]
                 yield (block.float() if is_bfloat16 else block).numpy()
 
-    kind, itemsize = DTYPES.get(dtype, ("V", 1))
-    return StoredArray(f"{path}: tensor {name!r}", dtype, kind, itemsize, shape, read, is_bfloat16)
+    return StoredArray(f"{path}: tensor {name!r}", np.dtype(DTYPES[dtype]), shape, read, is_bfloat16)
 
 
 @contextmanager

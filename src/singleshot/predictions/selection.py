@@ -121,19 +121,11 @@ def find_columns(path: Path, headings: Sequence[str], label: str, selection: Sel
     )
 
 
-def check_headings(path: Path, headings: Sequence[str]) -> None:
-    """Check that column names are unique."""
-    if len(set(headings)) < len(headings):
-        raise ValueError(f"{path} has more than one column named {listed(duplicated(headings))}")
-
-
-def duplicated(names: Sequence[str]) -> list[str]:
-    """Return the names that occur more than once, in order.
-
-    >>> duplicated(["a", "b", "a"])
-    ['a']
-    """
-    return [name for name, count in Counter(names).items() if count > 1]
+def check_unique(path: Path, names: Sequence[str], what: str = "column") -> None:
+    """Check that the names of columns or classes are unique."""
+    duplicates = [name for name, count in Counter(names).items() if count > 1]
+    if duplicates:
+        raise ValueError(f"{path} has more than one {what} named {listed(duplicates)}")
 
 
 def _is_number(text: str) -> bool:

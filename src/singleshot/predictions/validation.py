@@ -40,13 +40,12 @@ def check_values(scores: NDArray[Any], kind: Kind, name: str, location: Location
         found = f"has {float(row[column])} for class {column}"
     else:
         found = f"has values from {float(row.amin()):g} to {float(row.amax()):g} and sum {float(row.sum()):.6g}"
-    required = "logits must be finite"
-    if kind == "probs":
-        required, found = (
-            "probabilities must lie in [0, 1] and sum to 1 in each row",
-            f"{found}; if these are logits, rename them or set --kind logits",
-        )
-    raise ValueError(f"{name}: {required}; {location(index)} {found}")
+    if kind == "logits":
+        raise ValueError(f"{name}: logits must be finite; {location(index)} {found}")
+    raise ValueError(
+        f"{name}: probabilities must lie in [0, 1] and sum to 1 in each row; {location(index)} {found}; if these are "
+        "logits, rename them or set --kind logits"
+    )
 
 
 def native(scores: NDArray[Any]) -> NDArray[Any]:
@@ -69,8 +68,8 @@ class LabelReader:
     """Converts the labels of a file to class indices 0 … C−1.
 
     In every format, text is a class name, and an integer, also as text, is a class index. If classes are named by
-    numbers that are not their indices, such as prob_1 … prob_10, an integer is ambiguous: then the caller or the file
-    has to state the meaning.
+    numbers that are not their indices, such as prob_1 … prob_10, an integer is ambiguous, and the caller or the file
+    must specify its meaning.
     """
 
     def __init__(
@@ -100,10 +99,8 @@ class LabelReader:
             labels = np.char.decode(labels, "utf-8")
         texts = [str(label).strip() for label in labels.tolist()]
         self._check_unambiguous(texts, location)
-        indices = [None if self._meaning == "indices" else self._index.get(text) for text in texts]
-        if self._meaning != "names":
-            pairs = zip(texts, indices, strict=True)
-            indices = [self._parse_index(text) if index is None else index for text, index in pairs]
+        index_of = {text: self._find_index(text) for text in set(texts)}
+        indices = [index_of[text] for text in texts]
         unknown = [row for row, index in enumerate(indices) if index is None]
         if unknown:
             raise ValueError(self._unknown(texts, unknown, location))
@@ -134,8 +131,10 @@ class LabelReader:
         classes = listed(list(self._index))
         return f"{self._path}: unknown labels {names}, first in {where}; the classes are {classes}"
 
-    def _parse_index(self, text: str) -> int | None:
-        number = parse_integer(text)
+    def _find_index(self, text: str) -> int | None:
+        if self._meaning != "indices" and text in self._index:
+            return self._index[text]
+        number = None if self._meaning == "names" else parse_integer(text)
         return number if number is not None and 0 <= number < self._classes else None
 
 

@@ -47,8 +47,7 @@ def write_predictions(
         shape = _write_arrays(files[0], files[1], chunks, path)
         small: dict[str, NDArray[Any]] = {}
         if pass_logits is not None:
-            is_float = pass_logits.dtype.kind == "f"
-            check_passes_shape(f"{path}: pass_logits", str(pass_logits.dtype), is_float, pass_logits.shape, shape)
+            check_passes_shape(f"{path}: pass_logits", pass_logits.dtype, pass_logits.shape, shape)
             small["pass_logits"] = np.ascontiguousarray(pass_logits)  # row-major, so that it can be read in blocks
         if class_names is not None:
             small["class_names"] = np.array(class_names, dtype=str)
