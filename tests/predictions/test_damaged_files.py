@@ -43,7 +43,7 @@ def test_headers_that_promise_too_much_allocate_no_memory(tmp_path: Path) -> Non
         with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
             archive.writestr("logits.npy", npy_bytes(shape))
             archive.writestr("labels.npy", npy_bytes("(4,)", "<i4"))
-        assert "is truncated: its header promises shape" in refusal(tmp_path / "a.npz")
+        assert "is truncated: shape (" in refusal(tmp_path / "a.npz")
 
 
 def test_rows_of_millions_of_classes_are_refused(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_wrong_sizes_in_an_archive_are_detected(tmp_path: Path) -> None:
         size = archive.getinfo("logits.npy").file_size
     assert data.count(size.to_bytes(4, "little"))
     (tmp_path / "a.npz").write_bytes(data.replace(size.to_bytes(4, "little"), (size - 4).to_bytes(4, "little")))
-    assert "is damaged or incomplete" in refusal(tmp_path / "a.npz")
+    assert "is damaged" in refusal(tmp_path / "a.npz")
 
 
 def test_files_that_are_not_predictions(tmp_path: Path) -> None:

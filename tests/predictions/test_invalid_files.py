@@ -68,20 +68,18 @@ def test_invalid_arrays(name: str, tmp_path: Path) -> None:
 
 def test_missing_names_list_those_found(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", scores=LOGITS, labels=LABELS)
-    assert "has no array 'logits' or 'probs'; found scores, labels" in refusal(tmp_path / "a.npz")
-    assert "unclear whether array 'scores' holds logits or probabilities" in refusal(
-        tmp_path / "a.npz", scores="scores"
-    )
-    assert "has no array 'z'; found scores, labels" in refusal(tmp_path / "a.npz", scores="z")
+    assert "has no 'logits' or 'probs'; found scores, labels" in refusal(tmp_path / "a.npz")
+    assert "unclear whether 'scores' holds logits or probabilities" in refusal(tmp_path / "a.npz", scores="scores")
+    assert "has no 'z'; found scores, labels" in refusal(tmp_path / "a.npz", scores="z")
     np.savez(tmp_path / "a.npz", logits=LOGITS, y=LABELS)
-    assert "has no array 'labels'; found logits, y" in refusal(tmp_path / "a.npz")
-    assert "has no array 'probs'; found logits, y" in refusal(tmp_path / "a.npz", kind="probs")
+    assert "has no 'labels'; found logits, y" in refusal(tmp_path / "a.npz")
+    assert "has no 'probs'; found logits, y" in refusal(tmp_path / "a.npz", kind="probs")
     np.savez(tmp_path / "a.npz", logits=LOGITS, probs=PROBS, labels=LABELS)
     assert "has logits and probs; set --kind" in refusal(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", probabilities=PROBS, probs=PROBS, labels=LABELS)
     assert "set --scores" in refusal(tmp_path / "a.npz")
     save_file({"x": LOGITS}, tmp_path / "a.safetensors")
-    assert "has no tensor 'logits' or 'probs'; found x" in refusal(tmp_path / "a.safetensors")
+    assert "has no 'logits' or 'probs'; found x" in refusal(tmp_path / "a.safetensors")
     pq.write_table(pa.table({"x": [1.0], "label": [0]}), tmp_path / "a.parquet")
     assert "has no columns logit_CLASS or prob_CLASS, one per class; found x, label" in refusal(tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"kind.*'scores'.*choose one of logits, probs"):

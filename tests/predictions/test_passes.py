@@ -191,7 +191,7 @@ def test_scores_and_metrics_do_not_depend_on_passes(write: Callable[..., Path], 
 
 def test_passes_are_not_scores(tmp_path: Path) -> None:
     alone = stored(tmp_path, labels=LABELS, pass_logits=PASSES)
-    assert "has no array 'logits' or 'probs'; found labels, pass_logits" in refusal(alone)
+    assert "has no 'logits' or 'probs'; found labels, pass_logits" in refusal(alone)
     both = stored(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
     assert "must have shape (N, C)" in refusal(both, scores="pass_logits", kind="logits")
     # With scores= set to this name, the array holds the scores.
@@ -329,7 +329,7 @@ def test_a_changed_byte_in_any_pass_fails_the_checksum(
         # a byte within the values of that pass, after the headers of the archive and of the array
         data[info.header_offset + 250 + one_pass * (info.compress_size - 250) // 4] ^= 1
         path.write_bytes(data)
-        assert "is damaged or incomplete" in refusal(path)
+        assert "is damaged" in refusal(path)
 
 
 @either_way

@@ -31,7 +31,7 @@ CSV = [
     ),
     ("label,prob_a,prob_b\n2,0.5,0.5\n", "unknown labels '2', first in line 2; the classes are a, b"),
     ("label,prob_1,prob_2\n0,0.5,0.5\n", "could be a class name or an index"),
-    ('label,prob_a,prob_b\n"a,0.5,0.5\n', "damaged or incomplete"),
+    ('label,prob_a,prob_b\n"a,0.5,0.5\n', "damaged, incomplete or encrypted"),
     ('label,prob_a,prob_b\na,0.5,0.5\n"b\n",1,0,0\n', "line 4: 4 cells"),
 ]
 
@@ -44,11 +44,11 @@ def test_invalid_csv(tmp_path: Path) -> None:
 
 def test_damaged_and_endless_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.csv").write_bytes(b"label,prob_\xff\n")
-    assert "damaged or incomplete" in refusal(tmp_path / "a.csv")
+    assert "damaged, incomplete or encrypted" in refusal(tmp_path / "a.csv")
     (tmp_path / "a.csv.gz").write_bytes(b"label,prob_a\n")
-    assert "damaged or incomplete" in refusal(tmp_path / "a.csv.gz")
+    assert "damaged, incomplete or encrypted" in refusal(tmp_path / "a.csv.gz")
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"label,prob_a\n" + b"a,1.0\n" * 100)[:-20])
-    assert "damaged or incomplete" in refusal(tmp_path / "a.csv.gz")
+    assert "damaged, incomplete or encrypted" in refusal(tmp_path / "a.csv.gz")
     monkeypatch.setattr("singleshot.predictions.csv_files.MAX_LINE", 1000)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x" * 10**6))
     assert "has a line of 1,000 characters or more" in refusal(tmp_path / "a.csv.gz")

@@ -42,16 +42,11 @@ class StoredArray:
 
 
 def open_arrays(
-    path: Path,
-    names: Sequence[str],
-    header: Callable[[str], StoredArray],
-    selection: Selection,
-    *,
-    what: str = "array",
+    path: Path, names: Sequence[str], header: Callable[[str], StoredArray], selection: Selection
 ) -> Predictions:
     """Open predictions in a file of named arrays; ``header`` reads the header of one of them."""
-    scores, kind = find_array(path, names, selection, what=what)
-    labels = find_labels(path, names, ("labels",), selection, what=what)
+    scores, kind = find_array(path, names, selection)
+    labels = find_labels(path, names, selection)
     passes = find_passes(path, names, (scores, labels))
     found = None if passes is None else (header(passes[0]), passes[1])
     return from_arrays(path, kind, header(scores), header(labels), found)

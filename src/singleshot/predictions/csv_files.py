@@ -1,7 +1,6 @@
 """Predictions in .csv files, compressed with gzip or not, read in blocks of rows.
 
-The csv module splits and ``float`` parses the numbers, both in C: a few million cells per second, with correct quoting
-and known line numbers.
+The csv module and ``float`` parse a few million cells per second, with correct quoting and known line numbers.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from numpy.typing import NDArray
 
 from singleshot.predictions.arrays import MAX_LABEL_LENGTH
 from singleshot.predictions.file import Block, Predictions
-from singleshot.predictions.selection import Selection, check_unique, find_columns, find_labels
+from singleshot.predictions.selection import LABEL_COLUMNS, Selection, check_unique, find_columns, find_labels
 
 MAX_LINE = 2**26  # characters: four million classes of 16 digits
 BLOCK_CHARACTERS = 2**24  # of the rows held at a time, including unused columns
 
 
 def open_csv(path: Path, selection: Selection) -> Predictions:
-    """Open a table with columns logit_CLASS or prob_CLASS, and label; its first line holds the headings."""
+    """Open a table with columns logit_CLASS or prob_CLASS, and label. The first line contains the headings."""
     headings = _read_headings(path)
-    label = find_labels(path, headings, ("label", "labels"), selection, what="column")
+    label = find_labels(path, headings, selection, LABEL_COLUMNS)
     columns = find_columns(path, headings, label, selection)
     label_index = headings.index(label)
 

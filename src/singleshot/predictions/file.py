@@ -26,6 +26,9 @@ CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32 fit into a
 MAX_CLASSES = 2**22  # a row is held in memory: files that claim longer ones are rejected
 
 
+DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, csv.Error, UnicodeDecodeError, RuntimeError)
+
+
 class Block(NamedTuple):
     """Rows as stored in the file, not yet checked."""
 
@@ -153,15 +156,12 @@ def _pass_location(rows: int, first: int) -> Location:
 
 @contextmanager
 def damage_reported(path: Path) -> Iterator[None]:
-    """Turn errors from a damaged file into a ValueError that names it; errors of the disk stay an OSError."""
-    damage = (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, csv.Error, UnicodeDecodeError)
+    """Raise a ValueError with the path for errors that a damaged or encrypted file causes, but not for disk errors."""
     try:
         yield
-    except damage as error:
-        raise ValueError(f"{path} is damaged or incomplete, or its ending is wrong: {printable(str(error))}") from None
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a damaged archive makes zipfile seek to a negative offset
+    except (*DAMAGE, OSError) as error:
+        # A damaged archive makes zipfile seek to a negative offset, which is invalid.
+        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno != errno.EINVAL:
             raise
-        raise ValueError(f"{path} is damaged: it contains an invalid offset") from None
-    except RuntimeError as error:  # an encrypted archive, or an unknown compression method
-        raise ValueError(f"{path} cannot be unpacked: {printable(str(error))}") from None
+        reason = f"damaged, incomplete or encrypted, or its ending is wrong: {printable(str(error))}"
+        raise ValueError(f"{path} is {reason}") from None

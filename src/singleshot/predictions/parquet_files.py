@@ -14,6 +14,7 @@ from singleshot.common.text import printable
 from singleshot.predictions.file import Block, Predictions
 from singleshot.predictions.selection import (
     ARRAY_KINDS,
+    LABEL_COLUMNS,
     Kind,
     Selection,
     check_unique,
@@ -28,7 +29,7 @@ def open_parquet(path: Path, selection: Selection) -> Predictions:
     with _opened(path) as file:
         schema = file.schema_arrow
         check_unique(path, schema.names)
-        label = find_labels(path, schema.names, ("label", "labels"), selection, what="column")
+        label = find_labels(path, schema.names, selection, LABEL_COLUMNS)
         count = file.metadata.num_rows
         lists = _find_lists(path, schema, selection)
         if lists is not None:
@@ -78,7 +79,7 @@ def _find_lists(path: Path, schema: Any, selection: Selection) -> tuple[str, Kin
     lists = [column.name for column in schema if any(check(column.type) for check in is_list)]
     known = [name for name in lists if name in ARRAY_KINDS and selection.kind in (None, ARRAY_KINDS[name])]
     if selection.scores in lists or (selection.scores is None and known):
-        return find_array(path, lists, selection, what="list column")
+        return find_array(path, lists, selection)
     return None
 
 

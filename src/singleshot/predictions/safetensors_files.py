@@ -30,9 +30,7 @@ def open_safetensors(path: Path, selection: Selection) -> Predictions:
     Optional are ``pass_logits`` or ``pass_probs`` (T, N, C), and class names as a JSON list in the metadata.
     """
     with _opened(path) as file:
-        found = open_arrays(
-            path, list(file.keys()), lambda name: _stored_array(path, file, name), selection, what="tensor"
-        )
+        found = open_arrays(path, list(file.keys()), lambda name: _stored_array(path, file, name), selection)
         return replace(found, class_names=_class_names(path, file.metadata() or {}))
 
 

@@ -1,4 +1,4 @@
-"""Find the arrays or columns that hold scores and labels, by their names or the caller's, never by a guess."""
+"""Find the arrays or columns that hold scores and labels, by their names or those that the caller gives."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ KINDS: tuple[Kind, ...] = ("logits", "probs")
 ARRAY_KINDS: dict[str, Kind] = {"logits": "logits", "probs": "probs", "probabilities": "probs"}
 PREFIX_KINDS: dict[str, Kind] = {"logit_": "logits", "prob_": "probs"}
 PASS_KINDS: dict[str, Kind] = {"pass_logits": "logits", "pass_probs": "probs"}
+LABEL_COLUMNS = ("label", "labels")
 SET_KIND = "set --kind logits or --kind probs (kind= in Python)"
 SET_LABELS = "set --labels NAME (labels= in Python)"
 
 
 class Selection(NamedTuple):
-    """What the caller states about a file, in addition to the names in it."""
+    """The names and the kind that the caller specifies."""
 
     scores: str | None = None
     kind: Kind | None = None
@@ -35,21 +36,21 @@ class Columns(NamedTuple):
     class_names: tuple[str, ...]
 
 
-def find_array(path: Path, names: Sequence[str], selection: Selection, *, what: str = "array") -> tuple[str, Kind]:
+def find_array(path: Path, names: Sequence[str], selection: Selection) -> tuple[str, Kind]:
     """Return the name and kind of the array, tensor or list column that holds the scores."""
     scores, kind, _ = selection
     if scores is not None:
         if scores not in names:
-            raise ValueError(f"{path} has no {what} {scores!r}; found {listed(names)}")
+            raise ValueError(f"{path} has no {scores!r}; found {listed(names)}")
         known = kind or ARRAY_KINDS.get(scores)
         if known is None:
-            raise ValueError(f"{path}: unclear whether {what} {scores!r} holds logits or probabilities; {SET_KIND}")
+            raise ValueError(f"{path}: unclear whether {scores!r} holds logits or probabilities; {SET_KIND}")
         return scores, known
     found = [name for name in names if name in ARRAY_KINDS and kind in (None, ARRAY_KINDS[name])]
     if not found:
         expected = f"{kind!r}" if kind else "'logits' or 'probs'"
         raise ValueError(
-            f"{path} has no {what} {expected}; found {listed(names)}. If one of these holds the scores, "
+            f"{path} has no {expected}; found {listed(names)}. If one of these holds the scores, "
             "set --scores NAME --kind logits (or probs)"
         )
     if len(found) > 1:
@@ -59,16 +60,13 @@ def find_array(path: Path, names: Sequence[str], selection: Selection, *, what: 
     return found[0], ARRAY_KINDS[found[0]]
 
 
-def find_labels(
-    path: Path, names: Sequence[str], defaults: tuple[str, ...], selection: Selection, *, what: str = "array"
-) -> str:
+def find_labels(path: Path, names: Sequence[str], selection: Selection, defaults: Sequence[str] = ("labels",)) -> str:
     """Return the name of the array or column that holds the labels."""
-    candidates = defaults if selection.labels is None else (selection.labels,)
+    candidates = defaults if selection.labels is None else [selection.labels]
     found = [name for name in candidates if name in names]
     if not found:
         raise ValueError(
-            f"{path} has no {what} {candidates[0]!r}; found {listed(names)}. If one of these holds the labels, "
-            f"{SET_LABELS}"
+            f"{path} has no {candidates[0]!r}; found {listed(names)}. If one of these holds the labels, {SET_LABELS}"
         )
     if len(found) > 1:
         raise ValueError(f"{path} has {' and '.join(found)}; {SET_LABELS}")
@@ -76,7 +74,7 @@ def find_labels(
 
 
 def find_passes(path: Path, names: Sequence[str], used: Sequence[str]) -> tuple[str, Kind] | None:
-    """Return the name and kind of the array of stochastic passes, if any, unless it is ``used`` for something else.
+    """Return the name and kind of the array of stochastic passes, if any, unless it is ``used`` otherwise.
 
     >>> find_passes(Path("a.npz"), ["logits", "labels", "pass_probs"], ("logits", "labels"))
     ('pass_probs', 'probs')
