@@ -62,7 +62,7 @@ either_way = pytest.mark.parametrize("max_whole", [2**28, 0], ids=["read whole",
 
 
 def bound(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
-    monkeypatch.setattr(f"singleshot.predictions.npy_stream.{name}", value)
+    monkeypatch.setattr(f"singleshot.predictions.numpy_files.{name}", value)
 
 
 def changed(passes: NDArray[Any], values: list[float]) -> NDArray[Any]:

@@ -29,11 +29,11 @@ def open_csv(path: Path, selection: Selection) -> Predictions:
     """Open a table with columns logit_CLASS or prob_CLASS, and label. The first line contains the headings."""
     headings = _read_headings(path)
     label = find_labels(path, headings, selection, LABEL_COLUMNS)
-    columns = find_columns(path, headings, label, selection)
+    kind, indices, class_names = find_columns(path, headings, label, selection)
     label_index = headings.index(label)
 
     def block(lines: list[int], rows: list[list[str]]) -> Block:
-        scores = _parse_scores(path, lines, rows, columns.indices, headings)
+        scores = _parse_scores(path, lines, rows, indices, headings)
         return Block(scores, np.array([row[label_index] for row in rows], dtype=object), lines)
 
     def read_blocks(max_rows: int) -> Iterator[Block]:
@@ -57,7 +57,7 @@ def open_csv(path: Path, selection: Selection) -> Predictions:
         if rows:
             yield block(lines, rows)
 
-    return Predictions(path, columns.kind, len(columns.indices), None, columns.class_names, read_blocks)
+    return Predictions(path, kind, len(indices), None, class_names, read_blocks)
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, int, list[str]]]:

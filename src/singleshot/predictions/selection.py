@@ -28,12 +28,8 @@ class Selection(NamedTuple):
     labels: str | None = None
 
 
-class Columns(NamedTuple):
-    """Score columns by their index in the file, in class order."""
-
-    kind: Kind
-    indices: tuple[int, ...]
-    class_names: tuple[str, ...]
+Columns = tuple[Kind, tuple[int, ...], tuple[str, ...]]
+"""The kind of the scores, and the index and class name of each score column, in class order."""
 
 
 def find_array(path: Path, names: Sequence[str], selection: Selection) -> tuple[str, Kind]:
@@ -89,7 +85,7 @@ def find_columns(path: Path, headings: Sequence[str], label: str, selection: Sel
     """Return the score columns: those that start with logit_ or prob_, or with the caller's prefix.
 
     >>> find_columns(Path("a.csv"), ["prob_cat", "label", "prob_dog"], "label", Selection())
-    Columns(kind='probs', indices=(0, 2), class_names=('cat', 'dog'))
+    ('probs', (0, 2), ('cat', 'dog'))
     """
     scores, kind, _ = selection
     prefixes: dict[str, Kind] = {prefix: of for prefix, of in PREFIX_KINDS.items() if kind in (None, of)}
@@ -136,4 +132,4 @@ def _in_class_order(kind: Kind, columns: list[tuple[int, str]]) -> Columns:
     if all(_is_number(name) for _, name in columns):
         columns.sort(key=lambda column: int(column[1]))
     indices, names = zip(*columns, strict=True)
-    return Columns(kind, indices, names)
+    return kind, indices, names
