@@ -1,4 +1,4 @@
-"""Predictions written in every format, by common libraries."""
+"""Predictions written in every format, by widely used libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from singleshot.predictions import read_predictions
 
 Arrays = NDArray[Any]
 Writer = Callable[[Path, Arrays, Arrays, str], tuple[Path, dict[str, Any]]]
-"""Writes scores and labels of a kind to a folder; returns the file, and what read_predictions must be told."""
+"""Writes scores and labels of a kind to a folder; returns the file and the options for read_predictions."""
 
 PREFIX = {"logits": "logit_", "probs": "prob_"}
 
@@ -70,7 +70,7 @@ def csv_gzipped(folder: Path, scores: Arrays, labels: Arrays, kind: str) -> tupl
 
 
 def csv_text(scores: Arrays, labels: Arrays, kind: str, names: list[str] | None = None) -> str:
-    """Score columns on both sides of the label, and an unrelated column."""
+    """Return a table with score columns on both sides of the label, and an unrelated column."""
     names = [str(index) for index in range(scores.shape[1])] if names is None else names
     headings = [PREFIX[kind] + name for name in names]
     rows = [[headings[0], "label", "image", *headings[1:]]]
@@ -113,7 +113,7 @@ WRITERS: dict[str, Writer] = {
 
 
 def predictions(rows: int, classes: int, kind: str, dtype: Any = np.float32, seed: int = 0) -> tuple[Arrays, Arrays]:
-    """Random scores of a kind, and labels."""
+    """Return random scores of a kind, and labels."""
     random = np.random.default_rng(seed)
     scores = random.normal(size=(rows, classes)) * 3
     if kind == "probs":
@@ -122,13 +122,13 @@ def predictions(rows: int, classes: int, kind: str, dtype: Any = np.float32, see
 
 
 def metadata(names: list[str]) -> dict[str, str]:
-    """Class names as a safetensors file keeps them."""
+    """Return class names as the metadata of a safetensors file."""
     return {"class_names": json.dumps(names)}
 
 
-def refusal(path: Path, **told: Any) -> str:
-    """The error message for a file, read in chunks of 6 rows; it names the file or the file of labels."""
+def refusal(path: Path, **options: Any) -> str:
+    """Read a file in chunks of 6 rows and return the error message, which must contain the path of the folder."""
     with pytest.raises(ValueError, match=re.escape(str(path.parent))) as error:
-        for _ in read_predictions(path, **told).chunks(6):
+        for _ in read_predictions(path, **options).chunks(6):
             pass
     return str(error.value)

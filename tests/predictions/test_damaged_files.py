@@ -1,4 +1,4 @@
-"""Truncated, damaged and mislabelled files are refused with their name, and no code in them is run."""
+"""Truncated, damaged and mislabelled files are refused with their path, and no code in them runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def npy_bytes(shape: str, dtype: str = "<f4", held: int = 16) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\x00" * held
 
 
-def test_headers_that_promise_too_much_allocate_no_memory(tmp_path: Path) -> None:
+def test_oversized_headers_allocate_no_memory(tmp_path: Path) -> None:
     for shape in ("(1000000000000, 10)", "(4, 1000000000000)", "(-1, 10)", "(5, 1)"):
         with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
             archive.writestr("logits.npy", npy_bytes(shape))
@@ -53,7 +53,7 @@ def test_rows_of_millions_of_classes_are_refused(tmp_path: Path) -> None:
     assert "has 4,194,305 classes; 1 to 4,194,304 are supported" in refusal(tmp_path / "a.npz")
 
 
-def test_wrong_sizes_in_an_archive_are_detected(tmp_path: Path) -> None:
+def test_wrong_size_in_an_archive_is_detected(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", logits=LOGITS, labels=LABELS)
     data = (tmp_path / "a.npz").read_bytes()
     with zipfile.ZipFile(tmp_path / "a.npz") as archive:
@@ -63,7 +63,7 @@ def test_wrong_sizes_in_an_archive_are_detected(tmp_path: Path) -> None:
     assert "is damaged" in refusal(tmp_path / "a.npz")
 
 
-def test_files_that_are_not_predictions(tmp_path: Path) -> None:
+def test_paths_that_are_not_files_of_predictions(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "absent.npz")
     assert "has an unknown format; supported formats: .npz, .npy, .csv" in refusal(tmp_path / "a.pkl")
     (tmp_path / "folder.npz").mkdir()
@@ -75,17 +75,17 @@ def test_files_that_are_not_predictions(tmp_path: Path) -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(name=st.sampled_from(list(WRITERS)), where=st.floats(0, 1), byte=st.none() | st.integers(0, 255))
-def test_a_file_cut_off_or_damaged_anywhere_is_refused_or_read_never_a_crash(
+def test_truncated_or_damaged_file_is_refused_or_read(
     name: str, where: float, byte: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path, told = WRITERS[name](tmp_path_factory.mktemp("damaged"), LOGITS, LABELS, "logits")
+    path, options = WRITERS[name](tmp_path_factory.mktemp("damaged"), LOGITS, LABELS, "logits")
     data = path.read_bytes()
     place = min(int(where * len(data)), len(data) - 1)
     path.write_bytes(data[:place] if byte is None else data[:place] + bytes([byte]) + data[place + 1 :])
-    total, said = 0, ""
+    total, message = 0, ""
     try:
-        total = sum(len(chunk.scores) for chunk in read_predictions(path, **told).chunks(6))
+        total = sum(len(chunk.scores) for chunk in read_predictions(path, **options).chunks(6))
     except ValueError as error:
-        said = str(error)
-    # Text can lose its last lines, and a changed value is a value. Otherwise the file is named.
-    assert path.name in said or (byte is None and name == "csv" and total <= 20) or (byte is not None and total)
+        message = str(error)
+    # A truncated text file and a changed value can be valid. Otherwise the message contains the name of the file.
+    assert path.name in message or (byte is None and name == "csv" and total <= 20) or (byte is not None and total)

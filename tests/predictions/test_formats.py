@@ -1,4 +1,4 @@
-"""Every format returns what was written, as a whole and in chunks."""
+"""Every format is read as it was written, whole and in chunks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from singleshot.predictions import read_predictions, write_predictions
 
 
 @pytest.mark.parametrize("name", list(WRITERS))
-def test_a_file_is_read_as_written_whole_and_in_chunks(name: str, tmp_path: Path) -> None:
+def test_file_is_read_as_written_whole_and_in_chunks(name: str, tmp_path: Path) -> None:
     for kind in ("logits", "probs"):
         scores, labels = predictions(23, 12, kind)
         path, options = WRITERS[name](tmp_path, scores, labels, kind)
@@ -49,18 +49,18 @@ def test_binary_formats_keep_the_dtype(tmp_path: Path) -> None:
         np.testing.assert_array_equal(chunk.scores, scores)
 
 
-def test_long_doubles_and_bfloat16_become_what_torch_and_numpy_share(tmp_path: Path) -> None:
+def test_long_double_and_bfloat16_are_converted(tmp_path: Path) -> None:
     scores, labels = predictions(9, 4, "logits", np.longdouble)
     np.savez(tmp_path / "a.npz", logits=scores, labels=labels)
     assert read_predictions(tmp_path / "a.npz").load().scores.dtype == np.float64
-    brain = torch.from_numpy(scores.astype(np.float32)).bfloat16()
-    save_torch({"logits": brain, "labels": torch.from_numpy(labels)}, tmp_path / "a.safetensors")
+    rounded = torch.from_numpy(scores.astype(np.float32)).bfloat16()
+    save_torch({"logits": rounded, "labels": torch.from_numpy(labels)}, tmp_path / "a.safetensors")
     read = read_predictions(tmp_path / "a.safetensors").load().scores
-    np.testing.assert_array_equal(read, brain.float().numpy())
+    np.testing.assert_array_equal(read, rounded.float().numpy())
 
 
-def test_bfloat16_probabilities_are_brought_to_sum_to_one(tmp_path: Path) -> None:
-    # Each of these is rounded up, by almost as much as rounding can: their sum is off by 2^-8.
+def test_bfloat16_probabilities_are_normalized(tmp_path: Path) -> None:
+    # Each value is rounded up by almost the largest rounding error, so their sum is off by 2^-8.
     row = torch.tensor([64.26 / 8192] * 125 + [1 - 125 * 64.26 / 8192], dtype=torch.float64).bfloat16()
     wide = row.double().numpy()
     assert abs(wide.sum() - 1) > 3e-3
@@ -69,7 +69,7 @@ def test_bfloat16_probabilities_are_brought_to_sum_to_one(tmp_path: Path) -> Non
     save_torch(tensors, path)
     found = read_predictions(path)
     np.testing.assert_allclose(found.load().scores, np.tile(wide / wide.sum(), (30, 1)), rtol=1e-6)
-    # Every function that takes probabilities accepts them.
+    # Functions that require probabilities accept them.
     assert evaluate_file(found).result.nll == pytest.approx(-np.log(wide[0] / wide.sum()), rel=1e-5)
     rescale(found, ss.TemperatureScaling(2.0))
     save_torch({**tensors, "probs": (row * 0.97).repeat(30, 1)}, path)
@@ -79,7 +79,7 @@ def test_bfloat16_probabilities_are_brought_to_sum_to_one(tmp_path: Path) -> Non
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), name=st.sampled_from(list(WRITERS)))
-def test_any_finite_logits_come_back_bit_for_bit(
+def test_finite_logits_are_read_bit_for_bit(
     data: st.DataObject, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     shape = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 5)))
@@ -87,13 +87,13 @@ def test_any_finite_logits_come_back_bit_for_bit(
     scores = data.draw(hnp.arrays(np.float64, shape, elements=finite))
     labels = data.draw(hnp.arrays(np.int64, shape[0], elements=st.integers(0, shape[1] - 1)))
     rows = data.draw(st.integers(1, 10))
-    path, told = WRITERS[name](tmp_path_factory.mktemp("any"), scores, labels, "logits")
-    chunks = list(read_predictions(path, **told).chunks(rows))
+    path, options = WRITERS[name](tmp_path_factory.mktemp("any"), scores, labels, "logits")
+    chunks = list(read_predictions(path, **options).chunks(rows))
     np.testing.assert_array_equal(np.concatenate([chunk.scores for chunk in chunks]), scores)
     np.testing.assert_array_equal(np.concatenate([chunk.labels for chunk in chunks]), labels)
 
 
-def test_names_of_classes_label_examples(tmp_path: Path) -> None:
+def test_labels_can_be_class_names(tmp_path: Path) -> None:
     scores, labels = predictions(11, 3, "probs")
     names = np.array(["cat", "dog, wet", "vache à lait"])
     np.savez(tmp_path / "a.npz", probs=scores, labels=names[labels], class_names=names)
@@ -111,8 +111,8 @@ def test_names_of_classes_label_examples(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.load().labels, labels, err_msg=str(file))
 
 
-def test_headings_that_are_numbers_name_the_classes_in_their_order(tmp_path: Path) -> None:
-    # As a table tool may have sorted them, and counted from 1: a label 10 is the column prob_10.
+def test_numbered_columns_are_sorted_by_number(tmp_path: Path) -> None:
+    # Sorted as text and counted from 1, as some tools do. With labels_are="names", label 10 is the column prob_10.
     headings = ["prob_1", "prob_10", "prob_2"]
     text = ",".join(["label", *headings]) + "\n10,0.1,0.8,0.1\n1,0.6,0.1,0.3\n"
     (tmp_path / "a.csv").write_text(text)
@@ -126,7 +126,7 @@ def test_headings_that_are_numbers_name_the_classes_in_their_order(tmp_path: Pat
         assert chunk.labels.tolist() == [2, 0]
 
 
-def test_other_names_and_a_choice_between_two(tmp_path: Path) -> None:
+def test_scores_and_labels_with_other_names(tmp_path: Path) -> None:
     logits, labels = predictions(6, 3, "logits")
     probs, _ = predictions(6, 3, "probs")
     np.savez(tmp_path / "a.npz", logits=logits, probabilities=probs, z=logits * 2, y=labels)
@@ -137,12 +137,12 @@ def test_other_names_and_a_choice_between_two(tmp_path: Path) -> None:
     assert read_predictions(tmp_path / "a.npz", scores="logits", labels="y").kind == "logits"
 
     (tmp_path / "a.csv").write_text("y,s_a,s_b,logit_a,logit_b,prob_a,prob_b\nb,5,6,1,2,0.5,0.5\n")
-    for told, scores in [
+    for options, scores in [
         ({"kind": "logits"}, [1.0, 2.0]),
         ({"kind": "probs"}, [0.5, 0.5]),
         ({"kind": "logits", "scores": "s_"}, [5.0, 6.0]),
     ]:
-        chunk = read_predictions(tmp_path / "a.csv", labels="y", **told).load()  # type: ignore[arg-type]
+        chunk = read_predictions(tmp_path / "a.csv", labels="y", **options).load()  # type: ignore[arg-type]
         assert (chunk.scores.tolist(), chunk.labels.tolist()) == ([scores], [1])
     (tmp_path / "b.csv").write_text("label,0,1\n1,0.25,0.75\n")
     assert read_predictions(tmp_path / "b.csv", kind="probs").load().scores.tolist() == [[0.25, 0.75]]
@@ -158,7 +158,7 @@ def test_batches_feed_a_metric(tmp_path: Path) -> None:
     assert in_parts.compute().metrics() == pytest.approx(at_once.compute().metrics(), abs=1e-12)
 
 
-def test_probabilities_become_logits_whose_softmax_they_are(tmp_path: Path) -> None:
+def test_softmax_of_converted_probabilities(tmp_path: Path) -> None:
     probs = np.array([[1.0, 0.0, 0.0], [0.5, 0.25, 0.25]], dtype=np.float16)
     np.savez(tmp_path / "a.npz", probs=probs, labels=np.array([0, 1]))
     found = read_predictions(tmp_path / "a.npz")
@@ -167,7 +167,7 @@ def test_probabilities_become_logits_whose_softmax_they_are(tmp_path: Path) -> N
     np.testing.assert_allclose(logits.softmax(1).numpy(), probs, atol=1e-7)
 
 
-def test_what_is_written_in_chunks_is_read_back(tmp_path: Path) -> None:
+def test_predictions_are_written_in_chunks(tmp_path: Path) -> None:
     logits, labels = predictions(20, 3, "logits")
     parts = [(logits[:13], labels[:13]), (logits[13:], labels[13:])]
     write_predictions(tmp_path / "new" / "a.npz", iter(parts), class_names=("a", "b", "ç"))
@@ -180,7 +180,7 @@ def test_what_is_written_in_chunks_is_read_back(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.npz"]
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"old")
     logits, labels = predictions(20, 3, "logits")
     with pytest.raises(ValueError, match="20 rows of logits and 19 labels"):

@@ -1,4 +1,4 @@
-"""Files made to fill the memory, to take for ever, or to speak to the terminal."""
+"""Files made to exhaust memory or time, or to send control characters to the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refusal(path: Path) -> str:
     return str(error.value)
 
 
-def test_a_long_label_does_not_widen_the_others(tmp_path: Path) -> None:
+def test_long_label_does_not_widen_the_others(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("label,prob_a\n" + "a,1\n" * 5000 + "b" * 131_000 + ",1\n")
     assert "line 5002: the label has 131,000 characters, more than 4,096" in refusal(path)
@@ -34,7 +34,7 @@ def test_a_long_label_does_not_widen_the_others(tmp_path: Path) -> None:
     tracemalloc.stop()
 
 
-def test_a_wrong_width_is_found_before_the_block_is_read(tmp_path: Path) -> None:
+def test_wrong_number_of_cells_is_found_before_the_block_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     wide = "," * 100_000 + "\n"
     path.write_text("label,prob_a\na,1\n" + wide * 50)
@@ -56,14 +56,14 @@ def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.Mon
         assert max(lengths) <= 5
 
 
-def test_a_row_of_many_quoted_lines_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_of_many_quoted_lines_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("singleshot.predictions.csv_files.MAX_LINE", 1000)
     (tmp_path / "a.csv").write_text("label,prob_a\n" + '"a\n",' * 1000)
     assert "has a line of 1,000 characters or more" in refusal(tmp_path / "a.csv")
 
 
-def test_many_classes_of_one_name_are_counted_once() -> None:
-    names = tuple(f"c{index // 2}" for index in range(200_000))  # minutes, if each were counted through all
+def test_many_duplicate_class_names() -> None:
+    names = tuple(f"c{index // 2}" for index in range(200_000))  # names.count() for each would take minutes
     with pytest.raises(ValueError, match="more than one class named c0, c1, "):
         Predictions(Path("a.npz"), "probs", len(names), 1, names, lambda _: iter(()))
 
@@ -89,9 +89,9 @@ def test_control_characters_are_escaped(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", **{evil: LOGITS, "labels": LABELS})  # type: ignore[arg-type]
     (tmp_path / "a.csv").write_text(f'label,"{evil}"\na,1\n', newline="")
     save_file({evil: LOGITS}, tmp_path / "a.safetensors", {"class_names": json.dumps([evil])})
-    said = [refusal(path) for path in sorted(tmp_path.iterdir())]
+    messages = [refusal(path) for path in sorted(tmp_path.iterdir())]
     np.savez(tmp_path / "a.npz", logits=LOGITS, labels=np.array(["x"] * 20), class_names=[evil, "b", "c"])
-    said.append(refusal(tmp_path / "a.npz"))
-    for message in said:
+    messages.append(refusal(tmp_path / "a.npz"))
+    for message in messages:
         assert message.isprintable(), message
         assert "x1b[2J" in message

@@ -1,4 +1,4 @@
-"""Every error in a file is one message with the file and the location."""
+"""An invalid file raises one error with the path and the position of the fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def changed(scores: Any, row: int, values: list[float]) -> Any:
 
 @pytest.mark.parametrize("name", list(WRITERS))
 def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -> None:
-    # In a .csv the 18th row stands in line 19, under the headings.
+    # The headings of a .csv file are line 1, so row 17 is line 19.
     place = "line 19" if name.startswith("csv") else r"row 17 \(counted from 0\)"
     cases = [
         ("logits", changed(LOGITS, 17, [1, np.nan, 2]), LABELS, f"logits must be finite; {place} has nan for class 1"),
@@ -44,14 +44,14 @@ def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -
             cases.append(("logits", LOGITS, negative, rf"lie in \[0, 3\).* in {place} is -1"))
     else:
         cases.append(("logits", LOGITS, changed(LABELS, 17, 3), f"unknown labels '3', first in {place}"))  # type: ignore[arg-type]
-    for kind, scores, labels, said in cases:
-        path, told = WRITERS[name](tmp_path, scores, labels, kind)
-        assert re.search(said, refusal(path, **told)), refusal(path, **told)
+    for kind, scores, labels, message in cases:
+        path, options = WRITERS[name](tmp_path, scores, labels, kind)
+        assert re.search(message, refusal(path, **options)), refusal(path, **options)
 
 
 @pytest.mark.parametrize("name", ["npz", "npy", "safetensors"])
 def test_invalid_arrays(name: str, tmp_path: Path) -> None:
-    for scores, labels, said in [
+    for scores, labels, message in [
         (LOGITS, LABELS[1:], r"20 rows, but .* 19"),
         (LOGITS.T.copy(), LABELS, r"3 rows, but .* 20"),
         (LOGITS[:, 0].copy(), LABELS, r"must have shape \(N, C\), .* got \(20,\)"),
@@ -62,8 +62,8 @@ def test_invalid_arrays(name: str, tmp_path: Path) -> None:
         (LOGITS[:0], LABELS[:0], "contains no examples"),
         (LOGITS[:, :0], LABELS, "has 0 classes"),
     ]:
-        path, told = WRITERS[name](tmp_path, scores, labels, "logits")
-        assert re.search(said, refusal(path, **told)), refusal(path, **told)
+        path, options = WRITERS[name](tmp_path, scores, labels, "logits")
+        assert re.search(message, refusal(path, **options)), refusal(path, **options)
 
 
 def test_missing_names_list_those_found(tmp_path: Path) -> None:
@@ -101,13 +101,13 @@ def test_npy_needs_labels_and_a_kind(tmp_path: Path) -> None:
 
 
 def test_class_names_must_fit(tmp_path: Path) -> None:
-    for names, said in [
+    for names, message in [
         (np.array(["a", "b"]), "has 2 class names for 3 classes"),
         (np.array(["a", "b", "a"]), "has more than one class named a"),
         (np.ones(3), "must be a list of names, got float64"),
     ]:
         np.savez(tmp_path / "a.npz", logits=LOGITS, labels=LABELS, class_names=names)
-        assert said in refusal(tmp_path / "a.npz")
+        assert message in refusal(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", logits=LOGITS, labels=np.array(["a"] * 20))
     assert "labels are names ('a' in row 0 (counted from 0)), but the classes have no names" in refusal(
         tmp_path / "a.npz"

@@ -1,4 +1,4 @@
-"""T stochastic passes in a file: read in blocks, checked, and never used as the scores."""
+"""Stochastic passes stored with the scores: read in blocks, checked, and not mistaken for the scores."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def read_all(found: Predictions, rows: int | None = None) -> tuple[NDArray[Any],
     return logits, np.concatenate([batch["labels"] for batch in batches])
 
 
-def refusal(path: Path, **told: Any) -> str:
+def refusal(path: Path, **options: Any) -> str:
     with pytest.raises(ValueError, match=re.escape(str(path))) as error:
-        read_all(read_predictions(path, **told), 6)
+        read_all(read_predictions(path, **options), 6)
     return str(error.value)
 
 
@@ -104,7 +104,7 @@ def test_blocks_are_parts_of_the_whole(
 
 
 @pytest.mark.parametrize("write", [stored, by_columns])
-def test_how_often_passes_are_read(write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_bytes_read(write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passes = np.zeros((40, 50, 10))
     path = write(tmp_path, logits=passes[0], labels=np.zeros(50, int), pass_logits=passes)
     found = read_predictions(path)
@@ -128,7 +128,7 @@ def test_how_often_passes_are_read(write: Callable[..., Path], tmp_path: Path, m
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), name=st.sampled_from(list(WRITERS)), rows=st.integers(1, 10))
-def test_any_finite_passes_come_back_bit_for_bit(
+def test_finite_passes_are_read_bit_for_bit(
     data: st.DataObject, name: str, rows: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     shape = data.draw(st.tuples(st.integers(2, 5), st.integers(1, 9), st.integers(1, 4)))
@@ -148,30 +148,30 @@ def test_probabilities_are_converted_to_logits(tmp_path: Path) -> None:
         assert found.kind == "logits"  # of the scores
 
 
-def test_other_floats_become_what_torch_and_numpy_share(tmp_path: Path) -> None:
+def test_other_float_types_are_converted(tmp_path: Path) -> None:
     for dtype in (">f4", np.longdouble):
         path = stored(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES.astype(dtype))
         np.testing.assert_array_equal(read_all(read_predictions(path))[0], PASSES)
-    brain = torch.from_numpy(PASSES).bfloat16()
-    tensors = {"logits": torch.from_numpy(LOGITS), "labels": torch.from_numpy(LABELS), "pass_logits": brain}
+    bfloats = torch.from_numpy(PASSES).bfloat16()
+    tensors = {"logits": torch.from_numpy(LOGITS), "labels": torch.from_numpy(LABELS), "pass_logits": bfloats}
     save_torch(tensors, tmp_path / "p.safetensors")
     logits, _ = read_all(read_predictions(tmp_path / "p.safetensors"))
-    np.testing.assert_array_equal(logits, brain.float().numpy())
+    np.testing.assert_array_equal(logits, bfloats.float().numpy())
 
 
-def brain_floats(folder: Path, **arrays: NDArray[Any]) -> Path:
+def bfloat16_file(folder: Path, **arrays: NDArray[Any]) -> Path:
     tensors = {name: torch.from_numpy(array).bfloat16() for name, array in arrays.items()}
     save_torch({"labels": torch.from_numpy(LABELS), **tensors}, folder / "p.safetensors")
     return folder / "p.safetensors"
 
 
-def test_bfloat16_probabilities_may_be_off_one_by_its_rounding(tmp_path: Path) -> None:
-    path = brain_floats(tmp_path, logits=LOGITS, pass_probs=PASS_PROBS)
+def test_bfloat16_probabilities_are_checked_to_its_precision(tmp_path: Path) -> None:
+    path = bfloat16_file(tmp_path, logits=LOGITS, pass_probs=PASS_PROBS)
     rounded = torch.from_numpy(PASS_PROBS).bfloat16().double().numpy()
-    assert np.abs(rounded.sum(2) - 1).max() > 1e-3  # otherwise the test would show nothing
+    assert np.abs(rounded.sum(2) - 1).max() > 1e-3  # more than the tolerance for float32
     logits, _ = read_all(read_predictions(path), 6)
     np.testing.assert_allclose(np.exp(logits), rounded, rtol=1e-6)
-    path = brain_floats(tmp_path, logits=LOGITS, pass_probs=changed(PASS_PROBS, [0.5, 0.25, 0.2]))
+    path = bfloat16_file(tmp_path, logits=LOGITS, pass_probs=changed(PASS_PROBS, [0.5, 0.25, 0.2]))
     assert re.search("pass_probs': .* pass 2, row 17 .* sum 0.95", refusal(path))
 
 
@@ -194,7 +194,7 @@ def test_passes_are_not_scores(tmp_path: Path) -> None:
     assert "has no 'logits' or 'probs'; found labels, pass_logits" in refusal(alone)
     both = stored(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=PASSES)
     assert "must have shape (N, C)" in refusal(both, scores="pass_logits", kind="logits")
-    # With scores= set to this name, the array holds the scores.
+    # Scores can have this name if the caller specifies it.
     flat = stored(tmp_path, labels=LABELS, pass_logits=LOGITS)
     named = read_predictions(flat, scores="pass_logits", kind="logits")
     assert named.passes == 0
@@ -225,7 +225,7 @@ def test_other_shapes_are_refused_when_opened(write: Callable[..., Path], name: 
 @every_format
 def test_invalid_values_are_reported_with_pass_and_row(write: Callable[..., Path], tmp_path: Path) -> None:
     place = r"pass 2, row 17 \(counted from 0\)"
-    for name, passes, said in [
+    for name, passes, message in [
         ("pass_logits", changed(PASSES, [1, np.nan, 2]), f"logits must be finite; {place} has nan for class 1"),
         ("pass_logits", changed(PASSES, [1, 2, -np.inf]), f"{place} has -inf for class 2"),
         ("pass_probs", changed(PASS_PROBS, [0.5, 0.25, 0.5]), f"{place} has .* sum 1.25; if these are logits"),
@@ -234,8 +234,8 @@ def test_invalid_values_are_reported_with_pass_and_row(write: Callable[..., Path
         ("pass_probs", PASSES, r"probabilities must lie in \[0, 1\] and sum to 1 in each row; pass 0, row 0 "),
     ]:
         path = write(tmp_path, logits=LOGITS, labels=LABELS, **{name: passes})
-        assert re.search(f"'{name}': .*{said}", refusal(path)), refusal(path)
-        assert len(read_predictions(path).load().labels) == 20  # the scores are fine
+        assert re.search(f"'{name}': .*{message}", refusal(path)), refusal(path)
+        assert len(read_predictions(path).load().labels) == 20  # the scores are valid
 
 
 def test_logits_and_probabilities_at_once_are_refused(tmp_path: Path) -> None:
@@ -251,14 +251,14 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
         assert f"array '{name}' holds Python objects, which are never unpickled" in refusal(path)
 
 
-def test_invalid_labels_are_reported_for_passes_too(tmp_path: Path) -> None:
+def test_invalid_labels_are_reported(tmp_path: Path) -> None:
     labels = LABELS.copy()
     labels[17] = 3
     path = stored(tmp_path, logits=LOGITS, labels=labels, pass_logits=PASSES)
     assert "lie in [0, 3), the classes of the scores; the label in row 17 (counted from 0) is 3" in refusal(path)
 
 
-def test_more_passes_than_can_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_passes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many = np.zeros((1001, 20, 3), np.float16)
     path = deflated(tmp_path, logits=LOGITS, labels=LABELS, pass_logits=many)
     assert "has 1,001 passes of 3 classes; at most 1,000 passes" in refusal(path)
@@ -267,7 +267,7 @@ def test_more_passes_than_can_be_read_are_refused(tmp_path: Path, monkeypatch: p
     assert "has 4 passes of 3 classes; at most 1,000 passes and 11 scores per example" in refusal(path)
 
 
-def test_one_example_is_bounded_in_all_its_passes() -> None:
+def test_scores_of_one_example_are_bounded() -> None:
     check_passes_shape("a", np.dtype(float), (2, 1, 2**22), (1, 2**22))  # the largest number of classes
     with pytest.raises(ValueError, match=r"a has 3 passes of 4,194,304 classes; .* 8,388,608 scores per example"):
         check_passes_shape("a", np.dtype(float), (3, 1, 2**22), (1, 2**22))
@@ -297,7 +297,7 @@ def test_unsupported_compression_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", [stored, deflated])
 @pytest.mark.parametrize(("max_whole", "held"), [(2**23, 0), (2**24, 2**24)], ids=["in streams", "read whole"])
-def test_memory_holds_a_block_or_the_array_once(
+def test_memory_use_is_one_block_or_one_array(
     write: Callable[..., Path], max_whole: int, held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bound(monkeypatch, "MAX_WHOLE_PASSES", max_whole)
@@ -317,7 +317,7 @@ def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @either_way
-def test_a_changed_byte_in_any_pass_fails_the_checksum(
+def test_changed_byte_in_any_pass_fails_the_checksum(
     max_whole: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bound(monkeypatch, "MAX_WHOLE_PASSES", max_whole)
@@ -334,7 +334,7 @@ def test_a_changed_byte_in_any_pass_fails_the_checksum(
 
 @either_way
 @pytest.mark.parametrize("write", [stored, deflated])
-def test_the_checksum_of_a_long_array_is_verified(
+def test_checksum_of_a_long_array_is_verified(
     write: Callable[..., Path], max_whole: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bound(monkeypatch, "MAX_WHOLE_PASSES", max_whole)
@@ -348,23 +348,23 @@ def test_the_checksum_of_a_long_array_is_verified(
 
 @settings(max_examples=80, deadline=None)
 @given(name=st.sampled_from(list(WRITERS)), where=st.floats(0, 1), byte=st.none() | st.integers(0, 255))
-def test_a_file_cut_off_or_damaged_anywhere_is_refused_or_read_never_a_crash(
+def test_truncated_or_damaged_file_is_refused_or_read(
     name: str, where: float, byte: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = WRITERS[name](tmp_path_factory.mktemp("damaged"), logits=LOGITS, labels=LABELS, pass_logits=PASSES)
     data = path.read_bytes()
     place = min(int(where * len(data)), len(data) - 1)
     path.write_bytes(data[:place] if byte is None else data[:place] + bytes([byte]) + data[place + 1 :])
-    total, said = 0, ""
+    total, message = 0, ""
     try:
         found = read_predictions(path)
         total = sum(len(batch["labels"]) for batch in found.pass_batches(6)) if found.passes else 20
     except ValueError as error:
-        said = str(error)
-    assert path.name in said or (byte is not None and total == 20)
+        message = str(error)
+    assert path.name in message or (byte is not None and total == 20)
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_passes_are_read_as_written(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     parts = [(LOGITS[:13], LABELS[:13]), (LOGITS[13:], LABELS[13:])]
     for passes in (PASSES, np.asfortranarray(PASSES), PASSES.astype(np.float16)):

@@ -1,4 +1,4 @@
-"""Errors in .csv and .parquet files are reported with the line or row and the column."""
+"""Faults in .csv and .parquet files are reported with the line or row, and the column."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_invalid_csv(tmp_path: Path) -> None:
         assert message in refusal(tmp_path / "a.csv"), text
 
 
-def test_damaged_and_endless_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_text_and_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.csv").write_bytes(b"label,prob_\xff\n")
     assert "damaged, incomplete or encrypted" in refusal(tmp_path / "a.csv")
     (tmp_path / "a.csv.gz").write_bytes(b"label,prob_a\n")
@@ -56,7 +56,7 @@ def test_damaged_and_endless_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_invalid_parquet(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    for columns, said in [
+    for columns, message in [
         ({"label": [0, None], "prob_a": [1.0, 1.0]}, "no label in row 1"),
         ({"label": [0.5, 1.0], "prob_a": [1.0, 1.0]}, "must hold integers or class names, got double"),
         ({"label": [0, 0], "prob_a": [1.0, None]}, "row 1 (counted from 0) has nan for class 0"),
@@ -68,12 +68,12 @@ def test_invalid_parquet(tmp_path: Path) -> None:
         ({"label": ["b", "a"], "prob_a": [1.0, 1.0]}, "unknown labels 'b', first in row 0 (counted from 0)"),
     ]:
         pq.write_table(pa.table(columns), path)
-        assert said in refusal(path), refusal(path)
+        assert message in refusal(path), refusal(path)
     pq.write_table(pa.table({"label": pa.array([], pa.int64()), "prob_a": pa.array([], pa.float64())}), path)
     assert "contains no examples" in refusal(path)
 
 
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)

@@ -1,4 +1,4 @@
-"""Integer labels have the same meaning in every format: indices, or an error if that is ambiguous."""
+"""Integer labels are class indices in every format, unless the class names make them ambiguous."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCORES = np.array([[3.0, 2.0, 1.0], [1.0, 3.0, 2.0], [0.0, 0.0, 5.0]])
 
 
 def written(folder: Path, names: list[str], labels: list[int]) -> list[Path]:
-    """The same predictions in every format that has class names, with labels as integers and as text."""
+    """Write the same predictions in every format with class names, and with labels as integers and as text."""
     numbers, texts = np.array(labels), [str(label) for label in labels]
     np.savez(folder / "a.npz", logits=SCORES, labels=numbers, class_names=names)
     np.savez(folder / "b.npz", logits=SCORES, labels=np.array(texts), class_names=names)
@@ -35,8 +35,8 @@ def written(folder: Path, names: list[str], labels: list[int]) -> list[Path]:
 @pytest.mark.parametrize("names", [["cat", "dog", "cow"], ["0", "1", "2"], ["cat", "1", "cow"]])
 def test_numbers_are_indices(names: list[str], tmp_path: Path) -> None:
     for path in written(tmp_path, names, [2, 0, 1]):
-        for told in (None, "indices"):
-            found = read_predictions(path, labels_are=told)
+        for meaning in (None, "indices"):
+            found = read_predictions(path, labels_are=meaning)
             assert found.load().labels.tolist() == [2, 0, 1], path
 
 
@@ -64,6 +64,6 @@ def test_labels_that_contradict_their_stated_meaning(tmp_path: Path) -> None:
 
 def test_written_files_state_that_labels_are_indices(tmp_path: Path) -> None:
     write_predictions(tmp_path / "a.npz", [(SCORES, np.array([2, 1, 0]))], class_names=("2", "1", "0"))
-    for told in (None, "names"):  # the message is about the file of labels
-        found = read_predictions(tmp_path / "a.npz", labels_are=told)
+    for meaning in (None, "names"):  # the file takes precedence
+        found = read_predictions(tmp_path / "a.npz", labels_are=meaning)
         assert found.load().labels.tolist() == [2, 1, 0]

@@ -53,18 +53,8 @@ def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
     rows: list[dict[str, Any]] = [_DIGITS]
     for published in PUBLICATIONS.values():
         found = find_dataset(published, root)
-        rows.append(
-            {
-                "name": published.name,
-                "title": published.title,
-                "classes": published.classes,
-                "images": published.train_images + published.test_images,
-                "download_bytes": published.download_bytes,
-                "folder": str(found[0]) if found else None,
-                "terms": published.terms,
-                "homepage": published.homepage,
-            }
-        )
+        facts = {field: getattr(published, field) for field in _DIGITS if field != "folder"}
+        rows.append(facts | {"folder": str(found[0]) if found else None})
     rows.sort(key=lambda row: row["name"])
     if as_json:
         print(json.dumps(rows, indent=2))

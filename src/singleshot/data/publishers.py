@@ -59,6 +59,11 @@ class Publication:
     unpacked_bytes: int = 0  # approximate content of the archive; 0 if the files are not archived
 
     @property
+    def images(self) -> int:
+        """The number of training and test images."""
+        return self.train_images + self.test_images
+
+    @property
     def download_bytes(self) -> int:
         """The total size of the downloads."""
         return sum(download.size for download in self.downloads)
