@@ -26,7 +26,7 @@ TEMPERATURE = 2.0
 def fake_result(
     job: TrainingJob, *, logits: Tensor, labels: Tensor, passes: Tensor | None = None, seconds: float = 1.0
 ) -> Result:
-    """The result of a run with these test logits (N, C) and labels (N,), and these stochastic passes (T, N, C).
+    """The result of a run with test logits (N, C), labels (N,) and stochastic passes (T, N, C).
 
     Where the recipe holds images out, the same logits stand for those; the temperature is always `TEMPERATURE`.
     """
@@ -70,7 +70,7 @@ DATA = {"train": 50_000, "test": 10_000, "classes": 100}
 
 
 def forty(confidence: float, right: int) -> Calibration:
-    """Forty examples of two classes, this many of them right, all with one confidence: ECE and the rest are known."""
+    """Forty examples of two classes with one confidence and ``right`` correct predictions."""
     state = Calibration(bins=20)
     labels = (torch.arange(40) >= right).long()
     state.update(probs=torch.tensor([[confidence, 1 - confidence]], dtype=torch.float64).repeat(40, 1), labels=labels)
@@ -87,7 +87,7 @@ def expected(confidence: float, right: int) -> dict[str, float]:
 
 
 def drawn(method: str, seed: int) -> tuple[float, int]:
-    """Confidence and right answers of a run, different for each."""
+    """Confidence and number of correct predictions of a run, different for each run."""
     rng = np.random.default_rng([*method.encode(), seed])
     return float(rng.uniform(0.55, 0.95)), int(rng.integers(22, 38))
 
@@ -107,7 +107,7 @@ def fake(
     bounded: bool = False,
     best_validation: bool = False,
 ) -> Result:
-    """A run of a method; each pass takes 10 s of the processor and one more for each seed, unless told otherwise."""
+    """A run of a method; by default each pass takes 10 s of processor time, plus the seed."""
     confidence, right = drawn(method, seed)
     job = job_of(base, method, seed)
     held_out = job.recipe.validation > 0
@@ -129,7 +129,7 @@ def fake(
 
 @cache
 def full_store(experiment: str, seeds: int = SEEDS) -> ResultStore:
-    """Every run of an experiment, the four that choose the label smoothing included."""
+    """Every run of an experiment, including those that select the label smoothing."""
     selection = [f"held_out_smoothing_{epsilon:g}" for epsilon in EPSILONS]
     smoothing = [f"smoothing_{epsilon:g}" for epsilon in EPSILONS]
     methods = [name for name in EXPERIMENTS[experiment] if name != "smoothing"] + selection + smoothing
@@ -138,7 +138,7 @@ def full_store(experiment: str, seeds: int = SEEDS) -> ResultStore:
 
 @cache
 def full_table(experiment: str) -> Table:
-    """The table of all these runs."""
+    """The table of `full_store`."""
     return build_table(experiment, BASE, SEEDS, full_store(experiment))
 
 

@@ -1,4 +1,4 @@
-"""Numbers that figures of synthetic results must show, computed with numpy, and the texts of a figure."""
+"""Expected numbers of figures of synthetic results, computed with numpy, and the texts of a figure."""
 
 from __future__ import annotations
 

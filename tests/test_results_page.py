@@ -1,4 +1,4 @@
-"""docs/build_results.py generates the text between the marks of a page from the stored runs and keeps the rest."""
+"""docs/build_results.py generates the text between the markers of a page from the stored runs and keeps the rest."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_pages_agree_with_the_stored_runs() -> None:
         assert module.page_with_results(text, store, path.parent) == text, "run `make results`"
 
 
-def test_text_between_marks_is_replaced(build: ModuleType) -> None:
+def test_text_between_markers_is_replaced(build: ModuleType) -> None:
     page = "Before\n<!-- results: table 1 cifar100 resnet18 -->\nold\n<!-- end of results -->\nbetween\n" + VERSUS
     made = build.page_with_results(page, full_store("table1"), DOCS)
     assert made.startswith("Before\n<!-- results: table 1 cifar100 resnet18 -->\n**Table 1 of the paper")
@@ -111,7 +111,7 @@ def test_one_seed_has_no_interval_and_missing_betas_are_counted(build: ModuleTyp
     assert mean.count("[") == 0
 
 
-def test_unknown_marks_are_refused(build: ModuleType) -> None:
+def test_unknown_markers_are_refused(build: ModuleType) -> None:
     for mark, reason in [
         ("tabel 1 cifar100 resnet18", "unknown marker 'tabel 1 cifar100 resnet18'; use 'table NUMBER"),
         ("table 1 cifar100", "unknown marker 'table 1 cifar100'"),
@@ -127,7 +127,7 @@ def test_unknown_marks_are_refused(build: ModuleType) -> None:
             build.page_with_results(f"<!-- results: {mark} -->\n<!-- end of results -->", store_of(), DOCS)
 
 
-def test_a_mark_without_its_end_is_refused(build: ModuleType) -> None:
+def test_a_marker_without_its_end_is_refused(build: ModuleType) -> None:
     for page in (
         VERSUS.replace("<!-- end of results -->", "") + "a sentence\n" + VERSUS,
         VERSUS + "<!-- end of results -->",

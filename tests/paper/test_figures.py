@@ -86,7 +86,7 @@ def test_other_experiments_are_refused() -> None:
             draw_figure(experiment, [RESNET], SEEDS, drawn_store())
 
 
-def test_a_folder_of_images_is_shown_by_its_name_alone() -> None:
+def test_the_path_of_a_folder_is_not_shown() -> None:
     base = Recipe(dataset="somewhere/private/flowers", epochs=3)
     figure, numbers = draw_figure("fig2", [base], 2, drawn_store([base], ["baseline"], seeds=1))
     assert numbers["settings"][0]["dataset"] == "flowers"

@@ -174,6 +174,6 @@ def test_errors_list_the_known_names() -> None:
         published_rows(model="ResNet-34")
 
 
-def test_callers_do_not_change_each_others_numbers() -> None:
+def test_changing_a_returned_row_has_no_effect_on_later_calls() -> None:
     published_rows("1")[0].metrics["accuracy"] = 1.0
     assert published_rows("1")[0].metrics["accuracy"] == 0.5082

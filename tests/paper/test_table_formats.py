@@ -53,7 +53,7 @@ def check_latex(text: str) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-def test_any_part_of_a_store_makes_a_table_in_every_format(data: st.DataObject) -> None:
+def test_incomplete_stores_give_tables_in_every_format(data: st.DataObject) -> None:
     experiment = data.draw(st.sampled_from(list(TABLES)))
     whole = full_store(experiment)
     keys = data.draw(st.sets(st.sampled_from(sorted(whole.results))))
@@ -100,7 +100,7 @@ def test_markdown_and_latex_are_well_formed_and_bold_the_best() -> None:
     assert r"VWCI\*" in markdown
 
 
-def test_names_from_outside_do_not_break_a_format() -> None:
+def test_special_characters_in_names_are_escaped() -> None:
     base = Recipe(dataset="/somewhere/a_b|50%\n{c}$&#~^\\", model="resnet18", epochs=2)
     table = build_table("table3", base, 1, store_of())
     assert "somewhere" not in "".join(convert(table) for _, convert in FORMATS.values())
@@ -133,7 +133,7 @@ def test_csv_has_every_number_in_full() -> None:
     assert by_place["vgg16", "vwci", "time_ratio"]["mean"] == ""
 
 
-def test_json_holds_every_row_and_what_is_best() -> None:
+def test_json_has_every_row_and_marks_the_best() -> None:
     table = full_table("table1")
     content = json.loads(json.dumps(table.to_dict(), allow_nan=False))
     assert [row["method"] for row in content["rows"]] == [row.method for row in table.rows]

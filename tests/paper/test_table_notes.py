@@ -17,7 +17,7 @@ def notes_of(*runs: Result, experiment: str = "table3") -> str:
     return "\n".join(build_table(experiment, BASE, SEEDS, store_of(*runs)).notes)
 
 
-def test_the_caption_says_how_many_images_there_were() -> None:
+def test_the_caption_has_the_number_of_images() -> None:
     assert ", 5,000 of 50,000 training images, 10,000 test images, 30 epochs" in full_table("table1").caption
     assert ", 5,000 training images, 30 epochs" in build_table("table1", BASE, 1, store_of()).caption
     everything = replace(BASE, train_images=None)
@@ -50,7 +50,7 @@ def test_temperatures_without_a_finite_optimum_are_mentioned() -> None:
     assert row_of(table, "ts_case2").remark is None
 
 
-def test_runs_of_unlike_versions_machines_or_images_are_mentioned() -> None:
+def test_different_versions_machines_and_images_are_mentioned() -> None:
     first, second = fake(BASE, "baseline", 0), fake(BASE, "baseline", 1)
     alike = notes_of(first, second)
     assert "Runs of" not in alike

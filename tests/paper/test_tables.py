@@ -150,7 +150,7 @@ def test_an_incomplete_row_states_its_number_of_seeds() -> None:
     assert measured(row_of(table, "vwci"), "nll").mean == pytest.approx(values.mean())
 
 
-def test_strengths_of_ci_are_averaged_over_the_seeds_they_share() -> None:
+def test_ci_is_averaged_over_common_seeds() -> None:
     runs = [fake(BASE, beta, seed) for beta in CI[:3] for seed in range(2)]
     table = build_table("table1", BASE, SEEDS, store_of(*runs, fake(BASE, CI[0], 2)))
     means = np.array([of_runs(beta, "ece", 2).mean() for beta in CI[:3]])
@@ -166,7 +166,7 @@ def test_one_seed_has_no_standard_error() -> None:
     assert "1 seed." in table.caption
 
 
-def test_impossible_tables_are_refused() -> None:
+def test_unknown_tables_and_zero_seeds_are_refused() -> None:
     for experiment, seeds in [("table4", 3), ("fig1", 3), ("table1", 0)]:
         with pytest.raises(ValueError, match=r"experiment|seeds"):
             build_table(experiment, BASE, seeds, store_of())

@@ -10,7 +10,7 @@ from singleshot.paper.theory import mixture_kl, prior_of_weight_decay, weight_de
 
 
 def monte_carlo_kl(means: Tensor, mixture: Tensor, sigma: float, prior_std: float, draws: int) -> tuple[float, float]:
-    """E_q[log q − log p] from samples of q, with its standard error; nothing is assumed of the components."""
+    """E_q[log q − log p] from samples of q, with its standard error, for any components."""
     generator = torch.Generator().manual_seed(0)
     component = torch.multinomial(mixture, draws, replacement=True, generator=generator)
     noise = torch.randn(draws, means.shape[1], dtype=means.dtype, generator=generator)
@@ -46,7 +46,7 @@ def test_mixture_kl_agrees_with_monte_carlo(
 
 
 def test_the_printed_formula_disagrees_with_monte_carlo() -> None:
-    """What Appendix B prints, ½(‖θ‖² + Dσ − log σ − D(1 + log 2π)) − ½ H(e), is far from the estimate."""
+    """Appendix B prints ½(‖θ‖² + Dσ − log σ − D(1 + log 2π)) − ½ H(e), which is far from the estimate."""
     means, mixture, sigma = torch.zeros(2, 10, dtype=torch.float64), torch.tensor([0.5, 0.5], dtype=torch.float64), 0.1
     means[0] = 2.0
     printed = 0.25 * 40 + (10 * sigma - math.log(sigma) - 10 * (1 + math.log(2 * math.pi))) / 2 - math.log(2) / 2
@@ -127,7 +127,7 @@ def test_dropping_a_residual_block_is_zeroing_its_weights(training: bool) -> Non
         (lambda: prior_of_weight_decay(0.0, 0.5, 10), "the prior is flat"),
     ],
 )
-def test_bad_input_is_named(call: object, message: str) -> None:
+def test_invalid_arguments_are_refused(call: object, message: str) -> None:
     assert callable(call)
     with pytest.raises(ValueError, match=message):
         call()

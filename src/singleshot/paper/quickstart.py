@@ -161,7 +161,7 @@ class QuickstartGrid:
 
 
 class _OldRun(msgspec.Struct):
-    method: str
+    method: str  # its title
     seed: int
     seconds: float
     environment: dict[str, Any]
@@ -180,15 +180,10 @@ def import_old_results(path: Path, store: ResultStore) -> None:
     methods = {title: method for method, title in TITLES.items()}
     try:
         old = msgspec.json.decode(path.read_bytes(), type=_OldFile)
-        results = [
-            _result(
-                QuickstartJob(methods[run.method], run.seed, old.setting),
-                run.seconds,
-                run.environment,
-                Calibration.from_dict(run.calibration),
-            )
-            for run in old.runs
-        ]
+        results = []
+        for run in old.runs:
+            job = QuickstartJob(methods[run.method], run.seed, old.setting)
+            results.append(_result(job, run.seconds, run.environment, Calibration.from_dict(run.calibration)))
     except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise ValueError(
             f"{path} holds no quickstart results ({error}); choose another --output, or use --restart"

@@ -12,10 +12,13 @@ from typing import Literal
 
 from singleshot.paper.estimates import Estimate, format_seeds
 from singleshot.paper.published import CI_MEAN, METRICS
-from singleshot.paper.tables import Table, number_fields
+from singleshot.paper.tables import NO_RUNS, Table
 
 HEADINGS = ("method", "acc. %", "ECE", "MCE", "NLL", "Brier", "time", "seeds")
-CSV_COLUMNS = ("table", "dataset", "model", "method", "metric", *number_fields(None), "scale")
+CSV_COLUMNS = (
+    *("table", "dataset", "model", "method", "metric"),
+    *("mean", "standard_error", "std_over_beta", "seeds", "paper", "paper_std", "scale"),
+)
 MISSING = "—"
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -95,7 +98,7 @@ def format_time(time: Estimate | None, seeds: int) -> str:
 def as_text(table: Table, width: int = 120) -> str:
     """Return aligned columns for a terminal; an asterisk marks the best of a column.
 
-    A table that is too wide is set tighter, and then without errors and deviations, which a note says.
+    A table that is too wide loses its spaces around ±, then its errors and deviations; a note states this.
     """
     for plus_minus in (" ± ", "±", None):
         lines = _aligned(_lines(table, plus_minus=plus_minus))
@@ -201,12 +204,12 @@ def escape_latex(text: str) -> str:
 def as_csv(table: Table) -> str:
     """Return one line per row and metric, including the relative training time; missing values are empty."""
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    place = {"table": table.experiment, "dataset": table.dataset, "model": table.model, "scale": table.scale}
     for row in table.rows:
-        for metric, fields in {**row.numbers(), "time_ratio": number_fields(row.time)}.items():
-            place = (table.experiment, table.dataset, table.model, row.method, metric)
-            writer.writerow((*place, *fields.values(), table.scale))
+        for metric, fields in {**row.numbers(), "time_ratio": vars(row.time) if row.time else NO_RUNS}.items():
+            writer.writerow({**place, "method": row.method, "metric": metric, **fields})
     return buffer.getvalue()
 
 

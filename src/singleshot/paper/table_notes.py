@@ -18,7 +18,7 @@ _VERSIONS = {"revision": "revisions", "singleshot": "singleshot", "torch": "torc
 
 
 def describe_scale(recipe: Recipe, results: Sequence[Result] = ()) -> str:
-    """Return the size of the network, the images and the training; results know the size of the data set."""
+    """Return the size of the network, the images and the training, and the size of the data set if it has results."""
     images = "all" if recipe.train_images is None else f"{recipe.train_images:,}"
     if results:
         of = "" if recipe.train_images is None else " of"

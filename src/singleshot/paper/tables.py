@@ -35,6 +35,7 @@ TITLES = {
     SELECTED_SMOOTHING: "Label smoothing",
     **{name: method.title for name, method in METHODS.items()},
 }
+NO_RUNS: dict[str, float | None] = {"mean": None, "standard_error": None, "seeds": 0}
 
 
 @dataclass(frozen=True)
@@ -56,34 +57,18 @@ class Row:
         return self.measured["accuracy"].seeds if self.measured else 0
 
     def numbers(self) -> dict[str, dict[str, float | None]]:
-        """Return plain values by metric for JSON and CSV."""
+        """Return plain values by metric for JSON and CSV; missing and infinite values become None."""
         paper = {} if self.paper is None else self.paper.metrics
         paper_std = {} if self.paper is None else self.paper.std or {}
         return {
-            metric: number_fields(
-                self.measured.get(metric), self.deviations.get(metric), paper.get(metric), paper_std.get(metric)
-            )
+            metric: {
+                **(jsonable(self.measured[metric]) if self.measured else NO_RUNS),
+                "std_over_beta": self.deviations.get(metric),
+                "paper": paper.get(metric),
+                "paper_std": paper_std.get(metric),
+            }
             for metric in METRICS
         }
-
-
-def number_fields(
-    measured: Estimate | None,
-    std_over_beta: float | None = None,
-    paper: float | None = None,
-    paper_std: float | None = None,
-) -> dict[str, float | None]:
-    """Return the fields of one number in JSON and CSV; missing and infinite values become None."""
-    fields = vars(measured or Estimate(math.nan, None, 0))
-    mean, standard_error, seeds = jsonable(fields).values()
-    return {
-        "mean": mean,
-        "standard_error": standard_error,
-        "std_over_beta": std_over_beta,
-        "seeds": seeds,
-        "paper": paper,
-        "paper_std": paper_std,
-    }
 
 
 @dataclass(frozen=True)
