@@ -86,6 +86,11 @@ def test_missing_names_list_those_found(tmp_path: Path) -> None:
         read_predictions(tmp_path / "a.npz", kind="scores")  # type: ignore[arg-type]
 
 
+def test_unsupported_tensor_type(tmp_path: Path) -> None:
+    save_file({"logits": LOGITS, "labels": LABELS.astype(np.uint16)}, tmp_path / "a.safetensors")
+    assert "tensor 'labels' has the unsupported type U16" in refusal(tmp_path / "a.safetensors")
+
+
 def test_npy_needs_labels_and_a_kind(tmp_path: Path) -> None:
     np.save(tmp_path / "logits.npy", LOGITS)
     np.save(tmp_path / "mine.npy", LOGITS)

@@ -19,9 +19,12 @@ MAX_LISTED = 10  # unreadable images
 
 data_app = SubcommandApp()
 
-Name = Annotated[Positional[str], arg(metavar="NAME")]
-DataRoot = Annotated[Path | None, arg(metavar="DIR")]
-AsJson = Annotated[bool, arg(name="json")]
+_NAME_HELP = "a dataset of `singleshot data list`"
+Name = Annotated[Positional[str], arg(metavar="NAME", help=f"{_NAME_HELP}.")]
+NameOrFolder = Annotated[Positional[str], arg(metavar="NAME", help=f"{_NAME_HELP}, or a folder of images by class.")]
+_ROOT_HELP = "the folder of all datasets. By default $SINGLESHOT_DATA, then the user's cache."
+DataRoot = Annotated[Path | None, arg(metavar="DIR", help=_ROOT_HELP)]
+AsJson = Annotated[bool, arg(name="json", help="print all details as JSON.")]
 
 _DIGITS = {
     "name": "digits",
@@ -41,10 +44,6 @@ def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
     """List the known datasets and where they are stored. Any folder of images by class can be used as well.
 
     Example: singleshot data list
-
-    Args:
-        data_root: the folder of all datasets. By default $SINGLESHOT_DATA, then the user's cache.
-        as_json: print all details as JSON.
     """
     from singleshot.data.locations import find_dataset, resolve_data_root
     from singleshot.data.publishers import PUBLICATIONS
@@ -70,17 +69,12 @@ def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
 
 @data_app.command(name="check")
 @configure(FlagCreatePairsOff)
-def check(name: Name, data_root: DataRoot = None, as_json: AsJson = False) -> None:
+def check(name: NameOrFolder, data_root: DataRoot = None, as_json: AsJson = False) -> None:
     """Verify a dataset: the size and checksum of every file, and that every image can be read.
 
     The exit code is 0 if no fault was found, and 1 if something is missing or damaged.
 
     Example: singleshot data check cifar100 --data-root DIR
-
-    Args:
-        name: a dataset of `singleshot data list`, or a folder of images by class.
-        data_root: the folder of all datasets. By default $SINGLESHOT_DATA, then the user's cache.
-        as_json: print all results as JSON.
     """
     from singleshot.cli.display import bars
     from singleshot.data.published.check import check_dataset
@@ -130,10 +124,6 @@ def fetch(name: Name, data_root: DataRoot = None) -> None:
     Nothing is downloaded if the dataset is already complete. A damaged or partial copy is renamed, not deleted.
 
     Example: singleshot data fetch cifar100 --data-root DIR
-
-    Args:
-        name: a dataset of `singleshot data list`.
-        data_root: the folder of all datasets. By default $SINGLESHOT_DATA, then the user's cache.
     """
     from singleshot.cli.display import bars
     from singleshot.data.published.fetch import fetch_dataset

@@ -20,16 +20,13 @@ def print_status(message: str) -> None:
 @contextmanager
 def decoding_progress(name: str, images: int | None) -> Iterator[Callable[[int], None]]:
     """Yield a function that advances the progress by a number of images. Show nothing if ``images`` is None."""
-    if images is None:
-        yield lambda _: None
-        return
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if images is not None and not console.is_terminal:
         print_status(f"decoding {images:,} images of {name}; this is done once")
-    with Progress(console=console, disable=not console.is_terminal) as progress:
+    with Progress(console=console, disable=images is None or not console.is_terminal) as progress:
         task = progress.add_task(f"decoding {escape(name)}", total=images)
         yield lambda done: progress.update(task, advance=done)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from singleshot.predictions.file import Block, BlockReader, Predictions, StoredPasses
 from singleshot.predictions.selection import Kind, Selection, find_array, find_labels, find_passes
 
-BLOCK_BYTES = 2**26  # of the rows held at a time, however long their labels are
+BLOCK_BYTES = 2**26  # of the rows in memory at a time, with their labels
 MAX_LABEL_LENGTH = 4096  # bytes, or characters of a text file
 MIN_PASSES = 2
 MAX_PASSES = 1000  # an archive needs one stream per pass

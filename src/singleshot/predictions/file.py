@@ -23,7 +23,7 @@ from singleshot.predictions.selection import Kind, check_unique
 from singleshot.predictions.validation import LabelReader, LabelsAre, Location, as_logits, check_values, native
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32 fit into a core's cache
-MAX_CLASSES = 2**22  # a row is held in memory: files that claim longer ones are rejected
+MAX_CLASSES = 2**22  # a row must fit in memory
 
 
 DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, csv.Error, UnicodeDecodeError, RuntimeError)

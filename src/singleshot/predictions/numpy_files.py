@@ -21,8 +21,8 @@ from singleshot.predictions.validation import LABEL_MEANINGS
 
 MAX_COLUMN_MAJOR = 2**30  # bytes of a column-major array, which must be read as a whole
 MAX_WHOLE_PASSES = 2**28  # bytes of stochastic passes that are read as a whole
-MAX_STREAMED = 2**35  # bytes that the streams of passes read in total: two minutes at 260 MB/s of inflating
-READ_BYTES = 2**20  # per read: the stream of an archive copies them
+MAX_STREAMED = 2**35  # bytes that the streams of passes read in total: two minutes of decompression at 260 MB/s
+READ_BYTES = 2**20  # per read, because the stream of an archive makes a copy
 MAX_NAME_BYTES = 2**28
 NPY = ".npy"
 STREAMABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -238,7 +238,7 @@ def _read_whole(file: IO[bytes], header: _Header) -> NDArray[Any]:
 
 def _read(file: IO[bytes], header: _Header, rows: int) -> NDArray[Any]:
     size = rows * header.row_bytes
-    data = np.empty(size, np.uint8)  # bounded by the callers, never just by what a header claims
+    data = np.empty(size, np.uint8)  # bounded by the callers, because a header can claim any size
     filled = 0
     while filled < size:
         count = file.readinto(data[filled : filled + READ_BYTES])  # type: ignore[attr-defined]

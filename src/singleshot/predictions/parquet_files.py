@@ -67,7 +67,7 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # an error of the disk, not of the file
+            raise  # a disk error
         raise ValueError(f"{path} is damaged or not a parquet file: {printable(str(error))}") from None
 
 
@@ -106,7 +106,7 @@ def _from_lists(path: Path, column: Any, classes: int, first: int) -> NDArray[An
 
 
 def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
-    """Convert a column to numbers; a missing one becomes NaN, which is rejected later with its row."""
+    """Convert a column to numbers. Missing values become NaN, which is refused later."""
     import pyarrow
     from pyarrow import types
 

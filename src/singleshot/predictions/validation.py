@@ -67,9 +67,9 @@ def as_logits(scores: NDArray[Any], kind: Kind) -> NDArray[Any]:
 class LabelReader:
     """Converts the labels of a file to class indices 0 … C−1.
 
-    In every format, text is a class name, and an integer, also as text, is a class index. If classes are named by
-    numbers that are not their indices, such as prob_1 … prob_10, an integer is ambiguous, and the caller or the file
-    must specify its meaning.
+    In every format, an integer is a class index, even if it is stored as text, and other text is a class name. If
+    classes are named by numbers that are not their indices, such as prob_1 … prob_10, an integer is ambiguous, and the
+    caller or the file must specify its meaning.
     """
 
     def __init__(

@@ -95,6 +95,8 @@ def file_fault(path: Path, size: int | None, checksum: str | None, *, gzipped: b
                 digest.update(chunk)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         return f"cannot be decompressed ({error})"
+    except PermissionError as error:
+        return f"cannot be read ({error.strerror})"
     if size not in (None, found):
         return f"{verb}{found:,} bytes, expected {size:,}"
     computed = f"{algorithm}:{digest.hexdigest()}"
@@ -110,16 +112,14 @@ def check_dataset(
     """
     from singleshot.data.registry import find_source
 
-    root = resolve_data_root(data_root)
-    folder = Path(name).expanduser()
     if name == "digits":
         return _check_digits()
+    root, folder = resolve_data_root(data_root), Path(name).expanduser()
+    result = CheckResult(name, folder, "folder of images")
     if name in PUBLICATIONS:
         result = _check_files(PUBLICATIONS[name], root)
         if not result.is_ok:
             return result  # reading the images would only repeat the faults
-    else:
-        result = CheckResult(name, folder, "folder of images")
     try:
         source = find_source(name, root)
     except ValueError as error:
@@ -158,10 +158,7 @@ def _check_file(folder: Path, file: KnownFile) -> FileCheck:
     path = find_file(folder, file)
     if path is None:
         return FileCheck(folder / file.name, "missing")
-    try:
-        return FileCheck(path, file_fault(path, file.size, file.checksum, gzipped=path.suffix == ".gz"))
-    except PermissionError as error:
-        return FileCheck(path, f"cannot be read ({error.strerror})")
+    return FileCheck(path, file_fault(path, file.size, file.checksum, gzipped=path.suffix == ".gz"))
 
 
 def _check_images(source: ImageSource, result: CheckResult, on_progress: ProgressCallback) -> CheckResult:
