@@ -32,7 +32,7 @@ from singleshot.data.augmentation import Normalization, Shifts, shift_and_mirror
 from singleshot.training import preset
 from singleshot.training.processes import Processes
 from singleshot.training.recipe import LossName, Recipe
-from singleshot.training.step import Stepper, objective_of
+from singleshot.training.step import Stepper
 
 BATCH = 128
 NETWORKS = ("vgg16", "resnet18")
@@ -95,13 +95,13 @@ def compare_pipeline(part: Images, rounds: int) -> None:
 
 def seconds_of_step(network: str, loss: LossName, batch: int, rounds: int) -> float:
     recipe = _recipe(network, loss)
-    stepper, objective = stepper_for(recipe), objective_of(recipe)
+    stepper = stepper_for(recipe)
     images = torch.randn(batch, 3, 32, 32).contiguous(memory_format=torch.channels_last)
     labels = torch.randint(0, 100, (batch,))
     started: list[float] = []
     for _ in range(rounds + 2):
         started.append(time.perf_counter())
-        stepper.advance(images, labels, objective, 0.1)
+        stepper.advance(images, labels, 0.1)
     started.append(time.perf_counter())
     return (started[-1] - started[2]) / rounds  # a mean: the cost of a step depends on the blocks that are dropped
 
@@ -154,11 +154,11 @@ print(json.dumps({"before": before, "peak": resource.getrusage(resource.RUSAGE_S
 def compare_memory(root: Path) -> None:
     """Measure the peak memory of a whole epoch, without that of the libraries."""
     recipe = _recipe("vgg16", "vwci")
-    stepper, objective = stepper_for(recipe), objective_of(recipe)
+    stepper = stepper_for(recipe)
     images, labels = torch.randn(BATCH, 3, 32, 32), torch.randint(0, 100, (BATCH,))
-    stepper.advance(images, labels, objective, 0.1)
+    stepper.advance(images, labels, 0.1)
     parameters = sum(tensor.nbytes for tensor in stepper.model.state_dict().values())
-    activations = peak_bytes(lambda: stepper.advance(images, labels, objective, 0.1))
+    activations = peak_bytes(lambda: stepper.advance(images, labels, 0.1))
     dataset = load_dataset("cifar100", data_root=root)
     data = dataset.train.images.nbytes + dataset.test.images.nbytes
     needed = data + 2 * parameters + activations  # weights and momentum; gradients are among the activations

@@ -21,10 +21,11 @@ from singleshot.paper.quickstart import (
     QuickstartJob,
     Setting,
     import_old_results,
-    objective_for,
+    recipe_for,
     summarize,
     table_rows,
 )
+from singleshot.training.step import loss_and_alpha
 from small_grids import Recorder
 
 QUICK = Setting(epochs=2)
@@ -89,10 +90,8 @@ def test_methods_have_the_losses_of_their_names() -> None:
         "vwci": (5, ss.vwci_loss(logits, labels)),
         "vwci_total_variation": (5, ss.vwci_loss(logits, labels, measure="total_variation")),
     }
-    objectives = {method: objective_for(method, Setting()) for method in TITLES}
-    assert {
-        method: (one.passes, one.loss_and_alpha(logits, labels)[0]) for method, one in objectives.items()
-    } == expected
+    recipes = {method: recipe_for(method, Setting()) for method in TITLES}
+    assert {method: (one.passes, loss_and_alpha(logits, labels, one)[0]) for method, one in recipes.items()} == expected
 
 
 def test_the_setting_is_the_one_selected_on_validation() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from singleshot.models import StochasticDepthBlock
 from singleshot.training.processes import Processes, process_group
 from singleshot.training.recipe import Recipe
-from singleshot.training.step import Stepper, StochasticPasses, objective_of
+from singleshot.training.step import Stepper, StochasticPasses
 
 ROWS, FEATURES = 12, 24
 
@@ -52,7 +52,7 @@ def save_gradients_of(loss: str, file: Path, processes: Processes) -> None:
     passes.strategy = "loop"  # one mask per pass and row
     mine = processes.batch_slice(ROWS)
     torch.manual_seed(3)  # the same blocks are dropped in every process
-    result = stepper.advance(x[mine], labels[mine], objective_of(recipe), learning_rate=0.0)
+    result = stepper.advance(x[mine], labels[mine], learning_rate=0.0)
     if processes.is_main:
         grads = {name: p.grad for name, p in stepper.model.named_parameters() if p.grad is not None}
         numbers = torch.tensor([result.loss, result.alpha or 0.0, result.accuracy], dtype=torch.float64)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from singleshot.metrics import Calibration
 from singleshot.training import display
-from singleshot.training.display import Display, Evaluation, RecentSteps
+from singleshot.training.display import Display, Evaluation
 from singleshot.training.recipe import Recipe
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import StepResult
@@ -131,19 +131,24 @@ def test_a_new_run_that_starts_late_is_not_resumed() -> None:
     assert written_to(console) == ""
 
 
-def test_the_epoch_is_that_of_the_last_step() -> None:
-    for step, epoch in [(0, 1), (1, 1), (100, 1), (101, 2), (29_999, 300), (30_000, 300)]:
-        assert RecentSteps(SCHEDULE, step).epoch() == f"epoch {epoch}/300"
-
-
 def test_the_speed_is_that_of_the_recent_steps(clock: list[float]) -> None:
-    pace = RecentSteps(SCHEDULE, 0)
-    assert (pace.speed(), pace.averages()) == ("", "")
-    result = StepResult(loss=1.0, alpha=None, accuracy=0.0, stop=False)
-    pace.add(1, result)  # in no time
-    assert "0:00:00 left" in pace.speed()
-    for seconds in (10.0, 0.1):  # slow at first, then fast
-        for _ in range(display.WINDOW):
-            clock[0] += seconds
-            pace.add(pace.step + 1, result)
-    assert pace.speed().startswith("640 img/s")
+    console = Console(file=io.StringIO())
+    shown = Display(console)
+    shown.on_start(SCHEDULE, 0)
+    steps(shown, clock, 1, 1, seconds=0, alpha=None)
+    shown.on_evaluation(evaluation(1, is_best=False))
+    steps(shown, clock, 2, 51, seconds=10, alpha=None)
+    steps(shown, clock, 52, 101, seconds=0.1, alpha=None)
+    shown.on_evaluation(evaluation(1, is_best=False))
+    lines = written_to(console).splitlines()
+    assert lines[0].endswith("0:00:00 left")
+    assert lines[-1].endswith("640 img/s  0:49:50 left")
+
+
+def test_the_epoch_is_that_of_the_last_step(clock: list[float]) -> None:
+    for step, epoch in [(1, 1), (100, 1), (101, 2), (29_999, 300), (30_000, 300)]:
+        console = Console(file=io.StringIO())
+        shown = Display(console)
+        shown.on_start(SCHEDULE, 0)
+        steps(shown, clock, step, step, seconds=60, alpha=None)
+        assert written_to(console).startswith(f"epoch {epoch}/300, step {step}: ")

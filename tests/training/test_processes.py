@@ -164,12 +164,6 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     assert [list(range(12))[part] for part in parts] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
 
 
-def test_a_bad_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "two")
-    with pytest.raises(ValueError, match="the environment variable WORLD_SIZE must be a whole number, got 'two'"):
-        Processes.from_environment("cpu")
-
-
 def test_an_unavailable_device_is_refused() -> None:
     for device in ("cuda:7", "quantum", "meta:x"):
         with pytest.raises(ValueError, match=r"is not available: .*; use --device cpu"):

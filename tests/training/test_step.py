@@ -17,7 +17,7 @@ from singleshot.models import SmallCNN, create_model
 from singleshot.training import step
 from singleshot.training.processes import Processes
 from singleshot.training.recipe import Recipe
-from singleshot.training.step import CROSS_ENTROPY, DivergedError, Stepper, StochasticPasses, objective_of
+from singleshot.training.step import CROSS_ENTROPY, DivergedError, Stepper, StochasticPasses, loss_and_alpha
 
 
 def batch(rows: int = 16) -> tuple[Tensor, Tensor]:
@@ -58,7 +58,7 @@ def check_step(loss: str, samples: int | None) -> None:
     by_hand = stepper().model
     images, labels = batch()
     torch.manual_seed(1)
-    result = ours.advance(images, labels, objective_of(ours.recipe), 0.05)
+    result = ours.advance(images, labels, 0.05)
 
     passes = ours.recipe.passes
     assert passes == (samples or (5 if loss == "vwci" else 1))
@@ -84,7 +84,7 @@ def check_step(loss: str, samples: int | None) -> None:
 
 def test_gradients_are_clipped_to_the_norm() -> None:
     clipped = stepper(clip_gradient=0.01)
-    clipped.advance(*batch(), objective_of(clipped.recipe), 0.1)
+    clipped.advance(*batch(), 0.1)
     total = sum(parameter.grad.square().sum() for parameter in clipped.model.parameters() if parameter.grad is not None)
     assert float(total) ** 0.5 == pytest.approx(0.01, rel=1e-3)
 
@@ -99,7 +99,7 @@ def test_divergence_raises_before_the_update(readable: bool, monkeypatch: pytest
         images, labels = batch()
         images[3] = poison
         with pytest.raises(DivergedError):
-            ours.advance(images, labels, objective_of(ours.recipe), 0.1)
+            ours.advance(images, labels, 0.1)
         after = weights(ours.model)
         trained = dict(ours.model.named_parameters())
         assert all(torch.equal(before[name], after[name]) for name in trained)
@@ -134,11 +134,11 @@ def test_a_step_reads_the_device_once_and_computes_alpha_once(loss: str, monkeyp
     monkeypatch.setattr(Tensor, "tolist", lambda tensor: tolist(tensor))  # noqa: PLW0108
     ours = stepper(loss=loss, samples=3, clip_gradient=1.0)
     images, labels = batch()
-    ours.advance(images, labels, objective_of(ours.recipe), 0.1)  # the first step sets up the optimizer
+    ours.advance(images, labels, 0.1)  # the first step sets up the optimizer
     measure.reset_mock()
     tolist.reset_mock()
     with CountReads() as counter:  # type: ignore[no-untyped-call]
-        result = ours.advance(images, labels, objective_of(ours.recipe), 0.1)
+        result = ours.advance(images, labels, 0.1)
     assert result.alpha is not None
     assert (measure.call_count, tolist.call_count, counter.reads) == (1, 1, 0)
 
@@ -147,7 +147,7 @@ def test_a_step_reads_the_device_once_and_computes_alpha_once(loss: str, monkeyp
 def test_every_precision_learns(precision: str, memory: str) -> None:
     ours = stepper(precision=precision, memory=memory)
     images, labels = batch()
-    results = [ours.advance(images, labels, objective_of(ours.recipe), 0.1) for _ in range(30)]
+    results = [ours.advance(images, labels, 0.1) for _ in range(30)]
     assert results[-1].loss < 0.7 * results[0].loss
     assert all(parameter.dtype == torch.float32 for parameter in ours.model.parameters())
     assert (ours.scaler.get_scale() > 1) == (precision == "float16")
@@ -161,8 +161,8 @@ def test_memory_layouts_and_low_memory_give_the_same_gradients() -> None:
         with torch.no_grad():
             for module in ours.model.modules():
                 if isinstance(module, nn.Dropout):
-                    module.p = 1e-9  # noise without effect: strategies draw in different orders
-        ours.advance(images, labels, objective_of(ours.recipe), 0.0)
+                    module.p = 1e-9  # noise that is there and does nothing: strategies draw in different orders
+        ours.advance(images, labels, 0.0)
         grads.append([parameter.grad for parameter in ours.model.parameters()])
     for other in grads[1:]:
         torch.testing.assert_close(grads[0], other, rtol=1e-4, atol=1e-6)
@@ -182,12 +182,12 @@ def test_a_compiled_network_takes_the_same_step(monkeypatch: pytest.MonkeyPatch)
         for module in one.model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
-    results = [one.advance(*batch(), CROSS_ENTROPY, 0.1) for one in (plain, ours)]
+    results = [one.advance(*batch(), 0.1, cross_entropy=True) for one in (plain, ours)]
     assert compiled == ["SmallCNN"]
     assert results[0].loss == pytest.approx(results[1].loss, rel=1e-5)
     torch.testing.assert_close(weights(plain.model), weights(ours.model), rtol=1e-4, atol=1e-5)
     several = stepper(compile=True)
-    assert several.advance(*batch(), objective_of(several.recipe), 0.1).alpha is not None
+    assert several.advance(*batch(), 0.1).alpha is not None
 
 
 def test_a_single_pass_needs_no_noise() -> None:
@@ -212,20 +212,19 @@ OBJECTIVES: list[tuple[dict[str, Any], Callable[[Tensor, Tensor], Tensor]]] = [
 ]
 
 
-def test_objectives_are_the_losses_of_the_recipe_and_the_disagreement_of_its_measure() -> None:
+def test_loss_and_alpha_follow_the_recipe() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(7) % 4
     for values, expected in OBJECTIVES:
         for samples in (3, None):
             recipe = Recipe(**values, samples=samples).resolved()
-            objective = objective_of(recipe)
-            assert objective.passes == (samples or (5 if values["loss"] == "vwci" else 1))
-            logits = torch.randn(objective.passes, 7, 4, generator=generator, dtype=torch.float64).requires_grad_()
-            loss, alpha = objective.loss_and_alpha(logits, labels)
+            assert recipe.passes == (samples or (5 if values["loss"] == "vwci" else 1))
+            logits = torch.randn(recipe.passes, 7, 4, generator=generator, dtype=torch.float64).requires_grad_()
+            loss, alpha = loss_and_alpha(logits, labels, recipe)
             wanted = expected(logits, labels)
             assert loss.item() == wanted.item(), values
             assert torch.equal(torch.autograd.grad(loss, logits)[0], torch.autograd.grad(wanted, logits)[0]), values
-            if objective.passes == 1:
+            if recipe.passes == 1:
                 assert alpha is None
             else:
                 assert alpha is not None
@@ -233,7 +232,7 @@ def test_objectives_are_the_losses_of_the_recipe_and_the_disagreement_of_its_mea
                 torch.testing.assert_close(alpha, ss.normalized_variance(logits.detach(), measure=recipe.measure))
     assert CROSS_ENTROPY.passes == 1
     logits = torch.randn(1, 7, 4, generator=generator)
-    loss, alpha = CROSS_ENTROPY.loss_and_alpha(logits, labels)
+    loss, alpha = loss_and_alpha(logits, labels, CROSS_ENTROPY)
     assert alpha is None
     torch.testing.assert_close(loss, nn.functional.cross_entropy(logits[0], labels))
 
@@ -248,8 +247,8 @@ def test_passes_of_a_network_are_float32_and_reach_its_weights(memory: str) -> N
             logits = StochasticPasses(network, memory=memory, compiled=False)(images, passes)
         assert logits.shape == (passes, 6, 4)
         assert logits.dtype == torch.float32
-        objective = objective_of(Recipe(loss="vwci" if passes > 1 else "ci", samples=passes).resolved())
-        gradients = torch.autograd.grad(objective.loss_and_alpha(logits, labels)[0], list(network.parameters()))
+        recipe = Recipe(loss="vwci" if passes > 1 else "ci", samples=passes).resolved()
+        gradients = torch.autograd.grad(loss_and_alpha(logits, labels, recipe)[0], list(network.parameters()))
         assert all(bool(gradient.isfinite().all()) for gradient in gradients)
         assert any(bool(gradient.any()) for gradient in gradients)
         assert passes == 1 or not torch.equal(logits[0], logits[1])  # dropout is on

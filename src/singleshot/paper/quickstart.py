@@ -31,7 +31,7 @@ from singleshot.predictions import write_predictions
 from singleshot.sampling import sample
 from singleshot.training.display import Callback
 from singleshot.training.recipe import Recipe
-from singleshot.training.step import Objective, objective_of
+from singleshot.training.step import loss_and_alpha
 
 if TYPE_CHECKING:
     from singleshot.report.page import ModelReport
@@ -125,22 +125,22 @@ class QuickstartJob(Job):
         return _result(self, seconds, describe_environment(), calibration)
 
     def _train(self, model: SmallCNN, images: Tensor, labels: Tensor) -> None:
-        setting, objective = self.setting, objective_for(self.method, self.setting)
+        setting, recipe = self.setting, recipe_for(self.method, self.setting)
         optimizer = torch.optim.Adam(model.parameters(), lr=setting.learning_rate)
         model.train()
         for _ in range(setting.epochs):
             for batch in torch.split(torch.randperm(len(labels)), setting.batch_size):
-                logits = sample(model, images[batch], samples=objective.passes)
-                loss, _ = objective.loss_and_alpha(logits, labels[batch])
+                logits = sample(model, images[batch], samples=recipe.passes)
+                loss, _ = loss_and_alpha(logits, labels[batch], recipe)
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
 
 
-def objective_for(method: str, setting: Setting) -> Objective:
-    """Return the loss and the number of passes of a method."""
+def recipe_for(method: str, setting: Setting) -> Recipe:
+    """Return the recipe with the loss and the number of passes of a method."""
     recipe = replace(Recipe(), **METHODS[method].changes)
-    return objective_of(recipe if recipe.samples is None else replace(recipe, samples=setting.samples))
+    return recipe if recipe.samples is None else replace(recipe, samples=setting.samples)
 
 
 def _result(job: QuickstartJob, seconds: float, environment: dict[str, Any], calibration: Calibration) -> Result:

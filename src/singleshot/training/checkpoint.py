@@ -138,19 +138,17 @@ class Checkpoint:
 
     def _tensors(self, name: str) -> dict[str, Tensor]:
         path, expected = self.folder / name, self.files.get(name, {})
+        advice = f"remove {self.folder} to resume from the previous checkpoint, if there is one"
         try:
             found = fingerprint(path)
             if found != expected:
                 differing = [f"{key} {found[key]} instead of {expected.get(key)}" for key in found]
-                raise CheckpointError(f"{path} is damaged: it has {' and '.join(differing)}; {self._advice()}")
+                raise CheckpointError(f"{path} is damaged: it has {' and '.join(differing)}; {advice}")
             return load_file(path)
         except OSError as error:
-            raise CheckpointError(f"{path} cannot be read ({error.strerror}); {self._advice()}") from None
+            raise CheckpointError(f"{path} cannot be read ({error.strerror}); {advice}") from None
         except SafetensorError as error:
             raise CheckpointError(f"{path} cannot be read as safetensors ({error})") from None
-
-    def _advice(self) -> str:
-        return f"remove {self.folder} to resume from the previous checkpoint, if there is one"
 
 
 class Checkpoints:
@@ -161,21 +159,20 @@ class Checkpoints:
 
     def at(self, step: int) -> Checkpoint:
         """Open the newest checkpoint of this step."""
-        places = [place for found, _, place in self._places() if found == step]
-        if not places:
-            steps = ", ".join(str(found) for found, _, _ in self._places()) or "none"
+        newest = self._newest()
+        if step not in newest:
+            steps = ", ".join(map(str, newest)) or "none"
             raise CheckpointError(f"{self.folder} has no checkpoint of step {step}; available: {steps}")
-        return Checkpoint.open(places[-1])
+        return Checkpoint.open(newest[step])
 
     def last(self) -> Checkpoint | None:
         """Open the newest checkpoint; None before the first."""
-        places = self._places()
-        return Checkpoint.open(places[-1][2]) if places else None
+        step = self.last_step()
+        return None if step is None else self.at(step)
 
     def last_step(self) -> int | None:
         """Return the step of the newest checkpoint."""
-        places = self._places()
-        return places[-1][0] if places else None
+        return max(self._newest(), default=None)
 
     def save(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainingState, *, recipe_hash: str
@@ -199,21 +196,23 @@ class Checkpoints:
             shutil.rmtree(temporary, ignore_errors=True)
             last = self.last_step()
             kept = "there is no earlier one" if last is None else f"that of step {last} is kept"
-            message = f"the checkpoint of step {state.step} could not be written to {place} ({error}); {kept}"
-            raise OSError(message) from None
+            raise OSError(
+                f"the checkpoint of step {state.step} could not be written to {place} ({error}); {kept}"
+            ) from None
         _sync(self.folder)
-        self._prune({state.step, None if state.best is None else state.best.step})
+        newest = self._newest()
+        kept_places = {place, newest.get(state.best.step) if state.best else None}
+        for other in [*self.folder.glob(".step-*.writing"), *(found for _, _, found in self._places())]:
+            if other not in kept_places:
+                shutil.rmtree(other, ignore_errors=True)
 
     def _places(self) -> list[tuple[int, int, Path]]:
         """Step, version and folder of every checkpoint, in the order they were written."""
         found = [(_NAME.fullmatch(place.name), place) for place in self.folder.glob("step-*")]
         return sorted((int(match[1]), int(match[2] or 0), place) for match, place in found if match)
 
-    def _prune(self, steps: set[int | None]) -> None:
-        newest = {step: place for step, _, place in self._places() if step in steps}
-        for place in [*self.folder.glob(".step-*.writing"), *(place for _, _, place in self._places())]:
-            if place not in newest.values():
-                shutil.rmtree(place, ignore_errors=True)
+    def _newest(self) -> dict[int, Path]:
+        return {step: place for step, _, place in self._places()}  # a later version replaces an earlier one
 
 
 def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

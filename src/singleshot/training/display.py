@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
@@ -48,44 +50,6 @@ LINE_INTERVAL = 30  # seconds between two plain lines
 WINDOW = 50  # steps over which speed and averages are computed
 
 
-class RecentSteps:
-    """Speed and averages of the most recent steps."""
-
-    def __init__(self, schedule: Schedule, step: int) -> None:
-        self.schedule = schedule
-        self.step = step
-        self._times: deque[float] = deque([time.monotonic()], maxlen=WINDOW + 1)
-        self._results: deque[StepResult] = deque(maxlen=WINDOW)
-
-    def add(self, step: int, result: StepResult) -> None:
-        """Add a step."""
-        self.step = step
-        self._times.append(time.monotonic())
-        self._results.append(result)
-
-    def averages(self) -> str:
-        """Format loss, mean α and accuracy; empty before the first step."""
-        sums = EpochSums()
-        for result in self._results:
-            sums.add(result)
-        return _formatted(sums.means()) if self._results else ""
-
-    def speed(self) -> str:
-        """Format images per second and the remaining time; empty before the first step."""
-        if not self._results:
-            return ""
-        seconds_per_step = (self._times[-1] - self._times[0]) / (len(self._times) - 1)
-        images_per_second = self.schedule.batch / max(seconds_per_step, 1e-9)
-        seconds = round((self.schedule.steps - self.step) * seconds_per_step)
-        hours, minutes = divmod(seconds // 60, 60)
-        return f"{images_per_second:,.0f} img/s  {hours}:{minutes:02d}:{seconds % 60:02d} left"
-
-    def epoch(self) -> str:
-        """Format the epoch of the last step."""
-        epoch = -(-self.step // self.schedule.steps_per_epoch)
-        return f"epoch {max(1, epoch)}/{self.schedule.recipe.epochs}"
-
-
 class _TwoLines(Progress):
     """A progress bar with the numbers on a line below it, as both do not fit into 80 columns."""
 
@@ -104,34 +68,38 @@ class Display(Callback):
 
     def on_start(self, schedule: Schedule, step: int) -> None:
         """Print the step from which a run resumes; on a terminal, show the progress bar."""
-        self.recent = RecentSteps(schedule, step)
+        self._schedule = schedule
         self._last_line = time.monotonic()
-        self._evaluation = ""
+        self._times = deque([self._last_line], maxlen=WINDOW + 1)
+        self._results: deque[StepResult] = deque(maxlen=WINDOW)
+        self._speed = self._evaluation = ""
         if step > schedule.first_step:
             self._print(f"resuming after step {step} of {schedule.steps}")
         if self._is_live:
             columns = TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[speed]}")
             self._progress = _TwoLines(*columns, console=self.console)
             self._task = self._progress.add_task(
-                self.recent.epoch(), total=schedule.steps, completed=step, speed="", numbers=""
+                self._epoch_of(step), total=schedule.steps, completed=step, speed="", numbers=""
             )
             self._progress.start()
 
     def on_step(self, step: int, result: StepResult, learning_rate: float) -> None:
         """Update the progress bar, or print a plain line at intervals."""
-        self.recent.add(step, result)
-        recent = self.recent
+        self._times.append(time.monotonic())
+        self._results.append(result)
+        seconds_per_step = (self._times[-1] - self._times[0]) / (len(self._times) - 1)
+        images_per_second = self._schedule.batch / max(seconds_per_step, 1e-9)
+        left = timedelta(seconds=round((self._schedule.steps - step) * seconds_per_step))
+        self._speed = f"{images_per_second:,.0f} img/s  {left} left"
+        sums = EpochSums()
+        for recent in self._results:
+            sums.add(recent)
+        averages, epoch = _formatted(sums.means()), self._epoch_of(step)
         if self._progress is not None:
-            self._progress.update(
-                self._task,
-                completed=step,
-                description=recent.epoch(),
-                speed=recent.speed(),
-                numbers=_joined(recent.averages(), self._evaluation),
-            )
+            numbers = _joined(averages, self._evaluation)
+            self._progress.update(self._task, completed=step, description=epoch, speed=self._speed, numbers=numbers)
         elif time.monotonic() - self._last_line >= LINE_INTERVAL:
-            numbers = _joined(recent.averages(), self._evaluation, recent.speed())
-            self._print(f"{recent.epoch()}, step {step}: {numbers}")
+            self._print(f"{epoch}, step {step}: {_joined(averages, self._evaluation, self._speed)}")
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Print one line per evaluation."""
@@ -139,13 +107,17 @@ class Display(Callback):
         self._evaluation = f"{evaluation.split} acc {result.accuracy:.3f} ECE {result.ece:.3f}"
         numbers = f"{self._evaluation} NLL {result.nll:.3f}"
         best = "best so far" if evaluation.is_best else ""
-        epoch = f"epoch {evaluation.epoch}/{self.recent.schedule.recipe.epochs}"
-        self._print(f"{epoch}: {_joined(_formatted(evaluation.means), numbers, self.recent.speed(), best)}")
+        epoch = f"epoch {evaluation.epoch}/{self._schedule.recipe.epochs}"
+        self._print(f"{epoch}: {_joined(_formatted(evaluation.means), numbers, self._speed, best)}")
 
     def on_end(self) -> None:
         """Stop the progress bar."""
         if self._progress is not None:
             self._progress.stop()
+
+    def _epoch_of(self, step: int) -> str:
+        epoch = max(1, math.ceil(step / self._schedule.steps_per_epoch))
+        return f"epoch {epoch}/{self._schedule.recipe.epochs}"
 
     def _print(self, text: str) -> None:
         self._last_line = time.monotonic()

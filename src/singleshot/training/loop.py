@@ -25,7 +25,7 @@ from singleshot.training.processes import Processes, ProcessLostError
 from singleshot.training.recipe_file import recipe_text
 from singleshot.training.run import METRICS, MetricsLog, Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed
-from singleshot.training.step import CROSS_ENTROPY, DivergedError, Stepper, objective_of
+from singleshot.training.step import DivergedError, Stepper
 
 LOG_INTERVAL = 50  # steps
 
@@ -91,7 +91,6 @@ class TrainingLoop:
         # Only the main process reads files: Stepper broadcasts the weights, and _restore the rest.
         last = processes.on_main(lambda: _load_weights(run, model))
         self.stepper = Stepper(model, recipe, processes)
-        self.objective = objective_of(recipe)
         self.state = self._restore(last)
         self.log = processes.on_main(lambda: self._open_log(tensorboard))
         self.callback = callback if processes.is_main else Callback()
@@ -187,12 +186,16 @@ class TrainingLoop:
 
     def _step(self) -> None:
         step = self.state.step
-        objective = self.objective if step >= self.schedule.first_loss_step else CROSS_ENTROPY
         learning_rate = self.schedule.learning_rate(step)
         images, labels = self.batches.at(step)
         torch.manual_seed(derived_seed(self.run.recipe.seed, "noise", step, self.processes.rank))
-        stop = self.interrupts.received is not None
-        result = self.stepper.advance(images, labels, objective, learning_rate, stop=stop)
+        result = self.stepper.advance(
+            images,
+            labels,
+            learning_rate,
+            cross_entropy=step < self.schedule.first_loss_step,
+            stop=self.interrupts.received is not None,
+        )
         self.state.step += 1
         self.state.sums.add(result)
         self.callback.on_step(self.state.step, result, learning_rate)

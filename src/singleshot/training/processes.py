@@ -41,7 +41,7 @@ class Processes:
     @classmethod
     def from_environment(cls, device: str) -> Processes:
         """Read rank and world size as torchrun sets them."""
-        return cls(_variable("RANK", 0), _variable("WORLD_SIZE", 1), select_device(device))
+        return cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")), select_device(device))
 
     @property
     def is_main(self) -> bool:
@@ -116,27 +116,18 @@ class Processes:
             return DistributedDataParallel(module, device_ids=ids, find_unused_parameters=True)
 
 
-def _variable(name: str, default: int) -> int:
-    value = os.environ.get(name, default)
-    try:
-        return int(value)
-    except ValueError:
-        raise ValueError(f"the environment variable {name} must be a whole number, got {value!r}") from None
-
-
 def select_device(name: str) -> torch.device:
     """Return a usable device; local processes on a machine with several GPUs get one each."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    local_rank = _variable("LOCAL_RANK", 0)
     try:
         device = torch.device(name)
-        float(torch.rand(1, generator=torch.Generator(device), device=device))  # a run needs no more of a device
+        float(torch.rand(1, generator=torch.Generator(device), device=device))  # check that the device works
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} is not available: {reason}; use --device cpu") from None
     if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", local_rank % torch.cuda.device_count())
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         torch.cuda.set_device(device)
     return device
 

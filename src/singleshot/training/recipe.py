@@ -22,8 +22,6 @@ PrecisionName = Literal["float32", "bfloat16", "float16"]
 
 RENAMED = {"variance": "measure", "epsilon": "label_smoothing"}
 """Field names of version 0.1 and their present names: stored recipes and results of that version are still read."""
-ADDED: frozenset[str] = frozenset()
-"""Fields added after version 0.1. The recipes of older runs lack them, and take their defaults."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,7 @@ class Recipe:
     gamma: float = 0.1  # entropy_ci: weight of the entropy
     label_smoothing: float = 0.1  # label_smoothing: fraction of the target that is uniform
     focus: float = 3.0  # focal: exponent; the larger, the less a correctly classified example counts
-    last_share: float | None = (
-        None  # apply the loss in this last fraction of the steps, cross-entropy before; None: all
-    )
+    last_share: float | None = None  # use the loss in this last fraction of the steps, cross-entropy before; None: all
     start_from: str | None = None  # trained run to take weights from; only the last fraction, default 0.2, is trained
 
     # Optimization: SGD with a step schedule of the learning rate

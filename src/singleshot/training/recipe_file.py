@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 import yaml
 
-from singleshot.training.recipe import ADDED, RENAMED, Recipe
+from singleshot.training.recipe import RENAMED, Recipe
 
 
 def read_recipe_values(path: Path) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 def read_recipe(path: Path) -> Recipe:
     """Read the complete recipe of a run."""
     values = read_recipe_values(path)
-    missing = [field.name for field in fields(Recipe) if field.name not in values and field.name not in ADDED]
+    missing = [field.name for field in fields(Recipe) if field.name not in values]
     if missing:
         raise ValueError(f"{path} is not the complete recipe of a run: it lacks {', '.join(missing)}")
     return Recipe(**values)
@@ -102,9 +102,6 @@ def _described(wanted: Any) -> str:
 
 PresetName = Literal["paper", "small"]
 
-_PAPER: dict[str, dict[str, Any]] = {
-    "vgg16": {"batch_size": 256},
-}
 _SMALL: dict[str, dict[str, Any]] = {
     "vgg16": {"batch_size": 128},
     # The passes of these share almost nothing: an epoch on all of CIFAR-100 would take half an hour.
@@ -124,5 +121,5 @@ def preset(name: PresetName, *, model: str, dataset: str) -> Recipe:
     """
     recipe = Recipe(model=model, dataset=dataset, mirror=dataset not in _NOT_MIRRORED)
     if name == "paper":
-        return replace(recipe, **_PAPER.get(model, {}))
+        return replace(recipe, batch_size=256) if model == "vgg16" else recipe
     return replace(recipe, **{"width": 0.25, "epochs": 30, "validation": 0.1, **_SMALL.get(model, {})})

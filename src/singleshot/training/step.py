@@ -18,44 +18,24 @@ from singleshot.training.processes import Processes, lost_process_errors
 from singleshot.training.recipe import Recipe
 from singleshot.uncertainty import normalized_variance
 
-LossAndAlpha = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]
-"""Maps logits (T, B, C) and labels (B,) to the loss and the detached disagreement (B,); None for a single pass."""
+CROSS_ENTROPY = Recipe(loss="cross_entropy")  # loss and passes of the steps before the last share
+
+_LOSSES: dict[str, Callable[[Tensor, Tensor, Recipe], Tensor]] = {
+    "cross_entropy": lambda z, y, recipe: cross_entropy_loss(z, y),
+    "label_smoothing": lambda z, y, recipe: label_smoothing_loss(z, y, label_smoothing=recipe.label_smoothing),
+    "ci": lambda z, y, recipe: ci_loss(z, y, beta=recipe.beta),
+    "entropy_ci": lambda z, y, recipe: entropy_ci_loss(z, y, gamma=recipe.gamma),
+    "focal": lambda z, y, recipe: focal_loss(z, y, gamma=recipe.focus),
+}
 
 
-@dataclass(frozen=True)
-class Objective:
-    """The number of stochastic passes of a step, and the loss over their logits."""
-
-    passes: int
-    loss_and_alpha: LossAndAlpha
-
-
-def objective_of(recipe: Recipe) -> Objective:
-    """Return the objective of a recipe."""
+def loss_and_alpha(logits: Tensor, labels: Tensor, recipe: Recipe) -> tuple[Tensor, Tensor | None]:
+    """Return the loss of logits (T, B, C) and the detached disagreement (B,), which is None for a single pass."""
+    measure = recipe.measure
     if recipe.loss == "vwci":
-        measure, differentiate = recipe.measure, recipe.differentiate_alpha
-        return Objective(
-            recipe.passes,
-            lambda z, y: vwci_loss_and_alpha(z, y, measure=measure, differentiate_alpha=differentiate),
-        )
-    losses: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-        "cross_entropy": cross_entropy_loss,
-        "label_smoothing": lambda z, y: label_smoothing_loss(z, y, label_smoothing=recipe.label_smoothing),
-        "ci": lambda z, y: ci_loss(z, y, beta=recipe.beta),
-        "entropy_ci": lambda z, y: entropy_ci_loss(z, y, gamma=recipe.gamma),
-        "focal": lambda z, y: focal_loss(z, y, gamma=recipe.focus),
-    }
-    loss = losses[recipe.loss]
-
-    def loss_and_alpha(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
-        several = len(logits) > 1
-        alpha = normalized_variance(logits.detach(), measure=recipe.measure) if several else None
-        return loss(logits, labels), alpha
-
-    return Objective(recipe.passes, loss_and_alpha)
-
-
-CROSS_ENTROPY = objective_of(Recipe(loss="cross_entropy"))  # before the last share of the steps
+        return vwci_loss_and_alpha(logits, labels, measure=measure, differentiate_alpha=recipe.differentiate_alpha)
+    alpha = normalized_variance(logits.detach(), measure=measure) if len(logits) > 1 else None
+    return _LOSSES[recipe.loss](logits, labels, recipe), alpha
 
 
 class StochasticPasses(nn.Module):
@@ -110,24 +90,31 @@ class Stepper:
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=recipe.precision == "float16")
 
     def advance(
-        self, images: Tensor, labels: Tensor, objective: Objective, learning_rate: float, *, stop: bool = False
+        self,
+        images: Tensor,
+        labels: Tensor,
+        learning_rate: float,
+        *,
+        cross_entropy: bool = False,
+        stop: bool = False,
     ) -> StepResult:
-        """Update the weights from this process's part of a batch.
+        """Update the weights from this process's part of a batch, with the recipe's loss or cross-entropy.
 
         Raise `DivergedError` in every process, before the update, if logits or loss are not finite in one of them.
         """
+        recipe = CROSS_ENTROPY if cross_entropy else self.recipe
         self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.zero_grad(set_to_none=True)
         with lost_process_errors() if self.processes.count > 1 else nullcontext():
             with self._autocast():
-                logits = self.passes(images, objective.passes)
+                logits = self.passes(images, recipe.passes)
             is_finite = torch.isfinite(logits.detach()).all()
             if values_can_be_read(is_finite) and not is_finite:
                 loss, alpha = logits.sum() * math.nan, None  # the losses would raise in this process only
             else:
-                loss, alpha = objective.loss_and_alpha(logits, labels)
+                loss, alpha = loss_and_alpha(logits, labels, recipe)
             predicted = logits.detach().softmax(-1).mean(0).argmax(-1)
             result = self._mean_result(
                 torch.where(is_finite, loss.detach(), math.nan),
