@@ -131,30 +131,25 @@ def predict(
     unreadable: list[str] = []
     files = _files(images)
     for start in range(0, len(files), BATCH):
-        decoded = [
-            (str(path), _decoded(path, run, unreadable if skip_unreadable else None)) for path in files[start:][:BATCH]
-        ]
-        readable = [(name, pixels) for name, pixels in decoded if pixels is not None]
-        if not readable:
+        names: list[str] = []
+        pixels: list[Pixels] = []
+        for path in files[start : start + BATCH]:
+            try:
+                pixels.append(decode_image(path, run.recipe.image_size, run.info.channels))
+                names.append(str(path))
+            except UnreadableImageError as error:  # noqa: PERF203
+                if not skip_unreadable:
+                    raise UnreadableImageError(f"{error}; --skip-unreadable leaves it out") from None
+                unreadable.append(str(error))
+        if not pixels:
             continue
-        batch = torch.from_numpy(np.stack([pixels for _, pixels in readable])).to(target)
+        batch = torch.from_numpy(np.stack(pixels)).to(target)
         with evaluation_mode(model):
             confidences, labels = model(normalization(batch)).cpu().double().softmax(1).max(1)
-        for (name, _), confidence, label in zip(readable, confidences.tolist(), labels.tolist(), strict=True):
+        for name, confidence, label in zip(names, confidences.tolist(), labels.tolist(), strict=True):
             class_name = run.info.class_names[label]
             predictions.append(Prediction(name, class_name, confidence, confidence < abstain_below))
     return predictions, unreadable
-
-
-def _decoded(path: Path, run: Run, unreadable: list[str] | None) -> Pixels | None:
-    """Return the pixels of an image file; None, with a message added to the list, if it cannot be read."""
-    try:
-        return decode_image(path, run.recipe.image_size, run.info.channels)
-    except UnreadableImageError as error:
-        if unreadable is None:
-            raise UnreadableImageError(f"{error}; --skip-unreadable leaves it out") from None
-        unreadable.append(str(error))
-        return None
 
 
 def _files(images: Sequence[Path]) -> list[Path]:

@@ -23,7 +23,7 @@ from singleshot.training.display import Callback, Evaluation
 from singleshot.training.inference import evaluate
 from singleshot.training.processes import Processes, ProcessLostError
 from singleshot.training.recipe_file import recipe_text
-from singleshot.training.run import METRICS, MetricsLog, Run
+from singleshot.training.run import Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed
 from singleshot.training.step import DivergedError, Stepper
 
@@ -43,13 +43,10 @@ class Interrupts:
                 self._previous[number] = signal.signal(number, self._record)
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-
-    def ignore_sigterm(self) -> None:
-        """Ignore SIGTERM until the process ends: torchrun sends it to the processes that survive a lost one."""
-        if self._previous.pop(signal.SIGTERM, None) is not None:
+        if kind is ProcessLostError and self._previous:  # torchrun sends SIGTERM to the processes that survive
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _record(self, number: int, frame: FrameType | None) -> None:
@@ -84,7 +81,7 @@ class TrainingLoop:
         self.normalization = run.normalization(processes.device)
         self.batches = TrainingBatches(dataset.train, training, self.schedule, self.normalization, processes)
         self._check_same_everywhere()
-        # Without held-out images the test images are evaluated, but select nothing.
+        # Without held-out images the test images are evaluated.
         self.split = "validation" if len(validation) else "test"
         self.evaluated = dataset.train if len(validation) else dataset.test
         self.evaluated_positions = validation if len(validation) else torch.arange(len(dataset.test))
@@ -92,7 +89,7 @@ class TrainingLoop:
         last = processes.on_main(lambda: _load_weights(run, model))
         self.stepper = Stepper(model, recipe, processes)
         self.state = self._restore(last)
-        self.log = processes.on_main(lambda: self._open_log(tensorboard))
+        self.log = processes.on_main(lambda: run.open_log(self.state, tensorboard=tensorboard))
         self.callback = callback if processes.is_main else Callback()
         self.checkpoint_seconds = checkpoint_seconds
         self.interrupts = Interrupts()
@@ -107,7 +104,7 @@ class TrainingLoop:
 
     def _restore(self, last: Checkpoint | None) -> TrainingState:
         """Restore the optimizer from the main process's last checkpoint, and return its state or that of a new run."""
-        first = self.schedule.first_step
+        first, steps = self.schedule.first_step, self.schedule.steps
         state = TrainingState(first, epochs_closed=first // self.schedule.steps_per_epoch)
         model, optimizer = self.stepper.model, self.stepper.optimizer
         if last is not None:
@@ -117,8 +114,7 @@ class TrainingLoop:
         text = self.processes.broadcast_text(json.dumps({**asdict(state), "updated": updated}))
         content: dict[str, Any] = json.loads(text)
         state = TrainingState.from_dict(content)
-        if not first <= state.step <= self.schedule.steps:
-            steps = self.schedule.steps
+        if not first <= state.step <= steps:
             raise ValueError(f"{self.run.folder} has a checkpoint of step {state.step}, but only {steps} steps")
         if self.processes.count > 1:
             for name, parameter in model.named_parameters():
@@ -129,40 +125,25 @@ class TrainingLoop:
             self.stepper.scaler.load_state_dict(state.scaler)
         return state
 
-    def _open_log(self, tensorboard: bool) -> MetricsLog:
-        folder = self.run.folder
-        if not Run.exists(folder):
-            self.run.create()
-        return MetricsLog(
-            folder / METRICS,
-            from_step=self.state.step,
-            epochs_closed=self.state.epochs_closed,
-            tensorboard=folder / "tensorboard" if tensorboard else None,
-        )
-
     def train(self) -> None:
         """Train until the last step; raise `StoppedError` if interrupted, diverged, or without another process."""
         self.callback.on_start(self.schedule, self.state.step)
         try:
             with self.interrupts:
-                try:
-                    self._train()
-                    return
-                except ProcessLostError as error:
-                    self.interrupts.ignore_sigterm()
-                    message = f"step {self.state.step + 1}: another process of this run was lost ({error}). "
-                    message += self._resume_advice()
+                self._train()
+                return
+        except ProcessLostError as error:
+            message = f"another process of this run was lost ({error}). {self._resume_advice()}"
         except DivergedError:
             rate = self.schedule.learning_rate(self.state.step)
             message = (
-                f"step {self.state.step + 1}: the loss is no longer finite, at learning rate {rate:g}. "
-                f"{self._resume_advice()} The same recipe would diverge again: start a new run with a lower "
-                "--learning-rate or with --clip-gradient 1."
+                f"the loss is no longer finite, at learning rate {rate:g}. {self._resume_advice()} The same recipe "
+                "would diverge again: start a new run with a lower --learning-rate or with --clip-gradient 1."
             )
         finally:
             self.callback.on_end()
-        # Raised here, where the first error and all that its traceback refers to are released.
-        raise StoppedError(message)
+        # Raised outside of the handlers: the first error and all that its traceback refers to are released.
+        raise StoppedError(f"step {self.state.step + 1}: {message}")
 
     def close(self) -> None:
         """Release the process group's wrapper and the log."""
@@ -205,8 +186,7 @@ class TrainingLoop:
             self._stop()
 
     def _close_epoch(self) -> None:
-        epoch = self.state.epochs_closed + 1
-        means = self.state.sums.means()
+        epoch, means = self.state.epochs_closed + 1, self.state.sums.means()
         record: dict[str, Any] = {"epoch": epoch, **means}
         is_best = False
         if self.schedule.is_evaluated(epoch):
@@ -221,22 +201,17 @@ class TrainingLoop:
             if calibration is None:
                 self._stop()
                 return
-            result = calibration.compute()
-            is_best = self._is_best(result.nll)
+            result, best = calibration.compute(), self.state.best
+            is_better = math.isfinite(result.nll) and (best is None or result.nll < best.nll)
+            is_best = is_better and self.split == "validation"  # test images select nothing
+            if is_best:
+                self.state.best = Best(self.state.step, result.nll)
             record[self.split] = result.metrics()
             self.callback.on_evaluation(Evaluation(epoch, means, self.split, result, is_best))
         self.state.epochs_closed, self.state.sums = epoch, EpochSums()
         self._log("epoch", **record)
         if is_best:
             self._save()
-
-    def _is_best(self, nll: float) -> bool:
-        """Whether this is the best epoch so far on validation images, and record it. Test images select nothing."""
-        best = self.state.best
-        if self.split != "validation" or not math.isfinite(nll) or (best is not None and nll >= best.nll):
-            return False
-        self.state.best = Best(self.state.step, nll)
-        return True
 
     def _log(self, kind: str, **values: Any) -> None:
         if self.log is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from singleshot.common.files import write_text
-from singleshot.training.checkpoint import Checkpoint, Checkpoints, read_json
+from singleshot.training.checkpoint import Checkpoint, Checkpoints, TrainingState, read_json
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import read_recipe, recipe_text
 
@@ -55,14 +56,6 @@ class RunInfo:
         images = len(dataset.train), len(dataset.test)
         return cls(dataset.class_names, dataset.channels, dataset.mean, dataset.std, images, environment)
 
-    @classmethod
-    def read(cls, path: Path) -> RunInfo:
-        """Read what `Run.create` wrote; raise ValueError for anything else."""
-        try:
-            return msgspec.convert(read_json(path, FORMAT), cls)
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged ({error})") from None
-
 
 @dataclass(frozen=True)
 class Run:
@@ -83,7 +76,12 @@ class Run:
         folder = Path(folder)
         if not cls.exists(folder):
             raise ValueError(f"{folder} is not a run: it has no {INFO}; `singleshot train --output {folder}` makes one")
-        return cls(folder, read_recipe(folder / RECIPE), RunInfo.read(folder / INFO))
+        recipe = read_recipe(folder / RECIPE)
+        try:
+            info = msgspec.convert(read_json(folder / INFO, FORMAT), RunInfo)
+        except ValueError as error:
+            raise ValueError(f"{folder / INFO} is damaged ({error})") from None
+        return cls(folder, recipe, info)
 
     @staticmethod
     def exists(folder: Path) -> bool:
@@ -99,11 +97,15 @@ class Run:
         """Return the logged records, see `MetricsLog`."""
         return read_records(self.folder / METRICS)
 
-    def recipe_hash(self) -> str:
-        """Return the checksum of the recipe file, which identifies the checkpoints of this run.
+    def open_log(self, state: TrainingState, *, tensorboard: bool) -> MetricsLog:
+        """Open the log to continue from this state; a new run is created first."""
+        if not self.exists(self.folder):
+            self.create()
+        logs = self.folder / "tensorboard" if tensorboard else None
+        return MetricsLog(self.folder / METRICS, state.step, state.epochs_closed, tensorboard=logs)
 
-        The file and not the recipe: a later version may name or order the fields differently.
-        """
+    def recipe_hash(self) -> str:
+        """Return the checksum of the recipe file. It stays the same if a later version renames or reorders fields."""
         return hashlib.sha256((self.folder / RECIPE).read_text(encoding="utf-8").encode()).hexdigest()
 
     def last_checkpoint(self) -> Checkpoint | None:
@@ -173,18 +175,19 @@ def recipe_differences(stored: Recipe, given: Recipe) -> list[str]:
 class MetricsLog:
     """A file of JSON records, one per line, each with the ``step`` after which it was written.
 
-    A killed run may have logged past its last checkpoint, and writes those records again when resumed. So records
+    A killed run may have logged past its last checkpoint, and logs those records again when it is resumed. So records
     after ``from_step``, and of epochs after ``epochs_closed``, are removed first.
     """
 
-    def __init__(
-        self, path: Path, *, from_step: int, epochs_closed: int | None = None, tensorboard: Path | None = None
-    ) -> None:
+    def __init__(self, path: Path, from_step: int, epochs_closed: int, *, tensorboard: Path | None = None) -> None:
         self._tensorboard = None
         if tensorboard is not None:
             self._tensorboard = require_tensorboard()(str(tensorboard), purge_step=from_step + 1)
-        records = read_records(path) if path.exists() else []
-        kept = [record for record in records if record["step"] <= from_step and not _is_open(record, epochs_closed)]
+        kept = [
+            record
+            for record in read_records(path)
+            if record["step"] <= from_step and record.get("epoch", 0) <= epochs_closed
+        ]
         write_text(path, "".join(map(_line, kept)))
         self._file = path.open("a", encoding="utf-8")
 
@@ -203,23 +206,20 @@ class MetricsLog:
             self._tensorboard.close()
 
 
+class _Position(msgspec.Struct):
+    step: int
+    epoch: int = 0
+
+
 def read_records(path: Path) -> list[Record]:
-    """Read the complete records of a log; a line cut off by a kill is left out."""
-    records = map(_decoded, path.read_text(encoding="utf-8", errors="replace").splitlines())
-    return [record for record in records if record is not None]
-
-
-def _decoded(line: str) -> Record | None:
-    try:
-        record: Record = msgspec.json.decode(line, type=Record)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record.get("step"), int) else None
-
-
-def _is_open(record: Record, epochs_closed: int | None) -> bool:
-    epoch = record.get("epoch")
-    return epochs_closed is not None and isinstance(epoch, int) and epoch > epochs_closed
+    """Read the complete records of a log, if there is one; a line cut off by a kill is left out."""
+    records: list[Record] = []
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        with suppress(ValueError, RecursionError):
+            record = msgspec.json.decode(line, type=Record)
+            msgspec.convert(record, _Position)
+            records.append(record)
+    return records
 
 
 def _line(record: Record) -> str:

@@ -173,7 +173,7 @@ def command_line(command: str, *arguments: Path | str, **options: Any) -> str:
 def training_curve(log: Path) -> list[dict[str, Any]] | None:
     """Return the logged metrics of each epoch; None if there are none."""
     epochs = []
-    for record in read_records(log) if log.is_file() else []:
+    for record in read_records(log):
         if record.get("kind") == "epoch" and _number(record.get("epoch")) is not None:
             split = next((name for name in ("validation", "test") if isinstance(record.get(name), dict)), None)
             values = {"loss": record.get("loss"), "train_accuracy": record.get("train_accuracy")}
