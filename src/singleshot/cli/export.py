@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -52,10 +53,8 @@ def export(  # noqa: PLR0917
 
 def _read_temperature(text: str) -> float:
     """Return a number, or the temperature in the file of a scaling."""
-    try:
+    with suppress(ValueError):
         return float(text)
-    except ValueError:
-        pass
     path = Path(text)
     if not path.is_file():
         raise ValueError(f"--temperature {text} is neither a number nor a file")

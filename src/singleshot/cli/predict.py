@@ -56,16 +56,15 @@ def predict(  # noqa: PLR0917
 
 
 def _print_table(predictions: list[Prediction], abstain_below: float) -> None:
-    from rich.cells import cell_len
+    from rich.cells import cell_len, set_cell_size
 
     rows = [("image", "class", "confidence")]
     for one in predictions:
         name = "— abstained" if one.abstained else printable(one.class_name)
         rows.append((printable(one.image), name, f"{one.confidence:.3f}"))
-    widths = [max(cell_len(row[column]) for row in rows) for column in range(2)]
-    for row in rows:  # plain text: a table would wrap or truncate long paths
-        names = [name + " " * (width - cell_len(name)) for name, width in zip(row, widths, strict=False)]
-        print(f"{'  '.join(names)}  {row[2]:>10}")
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for image, name, confidence in rows:  # plain text: a table would wrap or truncate long paths
+        print(f"{set_cell_size(image, widths[0])}  {set_cell_size(name, widths[1])}  {confidence:>10}")
     if abstain_below:
         abstained = sum(one.abstained for one in predictions)
         print(f"{abstained} of {len(predictions)} abstained: confidence below {abstain_below:g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 from collections.abc import Callable, Sequence
@@ -26,7 +27,11 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
 
     The help then shows the values that apply. Flags override the file, which overrides the preset.
     """
-    defaults = _defaults(args)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--resume", "--recipe", "--preset", "--model", "--dataset"):
+        parser.add_argument(flag, nargs="?")
+    given, _ = parser.parse_known_args(args)
+    defaults = _defaults(given)
 
     def train(  # noqa: PLR0917
         recipe: OmitArgPrefixes[Recipe] = defaults,
@@ -65,7 +70,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         if not checkpoint_seconds >= 0:  # refuses NaN as well
             raise ValueError(f"--checkpoint-seconds must be at least 0, got {checkpoint_seconds}")
         if resume is not None:
-            _check_resume(resume, args, output, recipe, defaults)
+            _check_resume(given, output, recipe, defaults)
         name = f"{Path(recipe.dataset).resolve().name}-{recipe.model}-{recipe.loss}-{recipe.seed}"
         folder = resume or output or Path("runs") / name
         # Torch warns that every block was used in the first step; in other steps some are dropped.
@@ -95,65 +100,49 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
 def _write_report(run: Run, data_root: Path | None) -> None:
     """Write the report on the images that the run itself was evaluated on."""
     folder, split = run.folder, "validation" if run.recipe.validation else "test"
-    advice = None
 
     def write(page: Path) -> bool:
         from singleshot.evaluation.verdict import measure_advice
         from singleshot.report.page import run_report, write_page
 
-        nonlocal advice
         report = run_report(folder, name=folder.name, split=split, data_root=data_root, device=run.recipe.device)
         write_page([report], page, title=f"{report.name}: can its scores be trusted?")
+        print(f"The page:  {page} ({split} images)")
         examples = report.evaluation.examples
         if examples is not None and split == "validation":  # test images select nothing
             advice = measure_advice(run.recipe, examples)
+            if advice is not None:
+                print(advice)
         return True
 
     page = folder / "report.html"
     root = [] if data_root is None else ["--data-root", str(data_root)]
     retry = shlex.join(["singleshot", "report", str(folder), "-o", str(page), "--split", split, *root])
-    if try_to_write(page, write, f"`{retry}`"):
-        print(f"The page:  {page} ({split} images)")
-        if advice is not None:
-            print(advice)
+    try_to_write(page, write, f"`{retry}`")
 
 
-def _defaults(args: Sequence[str]) -> Recipe:
+def _defaults(given: argparse.Namespace) -> Recipe:
     """Return the recipe before flags are applied."""
-    resume = _value(args, "--resume")
-    if resume is not None:
+    if given.resume is not None:
         from singleshot.training.run import Run
 
-        return Run.open(resume).recipe
-    file = _value(args, "--recipe")
-    values = read_recipe_values(Path(file)) if file is not None else {}
-    name = _value(args, "--preset") or DEFAULT_PRESET
-    if name not in get_args(PresetName):
-        name = DEFAULT_PRESET  # the parser reports the unknown name
-    model = _value(args, "--model") or values.get("model", Recipe.model)
-    dataset = _value(args, "--dataset") or values.get("dataset", Recipe.dataset)
-    return replace(preset_recipe(name, model=model, dataset=dataset), **values)  # type: ignore[arg-type]
+        return Run.open(given.resume).recipe
+    values = {} if given.recipe is None else read_recipe_values(Path(given.recipe))
+    known = given.preset in get_args(PresetName)  # otherwise the command's own parser reports it
+    model = given.model or values.get("model", Recipe.model)
+    dataset = given.dataset or values.get("dataset", Recipe.dataset)
+    return replace(preset_recipe(given.preset if known else DEFAULT_PRESET, model=model, dataset=dataset), **values)
 
 
-def _value(args: Sequence[str], flag: str) -> str | None:
-    """Return the last value given to a flag; the parser runs later, with defaults that depend on it."""
-    found = None
-    for word, following in zip(args, [*args[1:], None], strict=False):
-        if word == flag:
-            found = following
-        elif word.startswith(f"{flag}="):
-            found = word.removeprefix(f"{flag}=")
-    return found
-
-
-def _check_resume(resume: Path, args: Sequence[str], output: Path | None, recipe: Recipe, stored: Recipe) -> None:
+def _check_resume(given: argparse.Namespace, output: Path | None, recipe: Recipe, stored: Recipe) -> None:
     from singleshot.training.run import recipe_differences
 
+    folder = Path(given.resume)
     differences = recipe_differences(stored, recipe)
     if differences:
-        raise ValueError(f"--resume {resume} uses the recipe of that run, where {'; '.join(differences)}")
-    for flag in ("--recipe", "--preset"):
-        if _value(args, flag) is not None:
-            raise ValueError(f"--resume {resume} uses the recipe of that run; leave out {flag}")
-    if output is not None and output != resume:
-        raise ValueError(f"--resume {resume} writes to the folder of that run; leave out --output {output}")
+        raise ValueError(f"--resume {folder} uses the recipe of that run, where {'; '.join(differences)}")
+    for flag in ("recipe", "preset"):
+        if getattr(given, flag) is not None:
+            raise ValueError(f"--resume {folder} uses the recipe of that run; leave out --{flag}")
+    if output is not None and output != folder:
+        raise ValueError(f"--resume {folder} writes to the folder of that run; leave out --output {output}")

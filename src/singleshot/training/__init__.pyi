@@ -1,4 +1,4 @@
-from .export import export_run as export_run
+from .inference import export_run as export_run
 from .recipe import Recipe as Recipe
 from .recipe_file import preset as preset
 from .run import Run as Run

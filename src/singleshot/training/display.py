@@ -121,10 +121,7 @@ class Display(Callback):
 
     def _print(self, text: str) -> None:
         self._last_line = time.monotonic()
-        if self._is_live:
-            self.console.print(text, highlight=False)
-        else:
-            print(text, file=self.console.file, flush=True)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _formatted(means: dict[str, float | None]) -> str:

@@ -1,4 +1,4 @@
-"""Logits of a trained network: over the images of a split, and for image files."""
+"""Use of a trained network: logits and calibration over a split, predictions for image files, and export."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from singleshot.data import Images, UnreadableImageError, decode_image
 from singleshot.data.augmentation import Normalization
 from singleshot.data.decoding import Pixels
 from singleshot.data.formats.folder import images_below
+from singleshot.export import Exported, export_model
 from singleshot.metrics import Calibration
 from singleshot.training.processes import Processes, lost_process_errors, select_device
 from singleshot.training.run import Run
@@ -161,3 +162,35 @@ def _files(images: Sequence[Path]) -> list[Path]:
             raise ValueError(f"{path} is a folder without images")
         files.extend(found)
     return files
+
+
+def export_run(
+    folder: Path | str,
+    path: Path | str,
+    *,
+    format: str = "onnx",
+    weights: str = "last",
+    temperature: float | None = None,
+) -> Exported:
+    """Write the single-shot classifier of a run: uint8 images (N, channels, H, W) to logits and probabilities.
+
+    The format is ``onnx`` or ``torch-export``, the weights are ``last`` or ``best``; see `export_model`.
+    """
+    run = Run.open(folder)
+    size = run.recipe.image_size
+    return export_model(
+        run.load_model(weights),
+        path,
+        example=torch.zeros(1, run.info.channels, size, size, dtype=torch.uint8),
+        format=format,
+        mean=run.info.mean,
+        std=run.info.std,
+        class_names=run.info.class_names,
+        temperature=temperature,
+        about={
+            "model": run.recipe.model,
+            "dataset": Path(run.recipe.dataset).name,  # without the path of a folder, which is private
+            "weights": weights,
+            "step": run.checkpoint(weights).step,
+        },
+    )

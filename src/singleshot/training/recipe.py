@@ -94,11 +94,11 @@ class Recipe:
 
 
 def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
-    """For each check of a resolved recipe: field, whether its value is valid, and what the field must do."""
+    """For each check of a resolved recipe: the field, whether its value is valid, and the requirement."""
     uses_alpha = recipe.loss == "vwci"
     passes = recipe.passes
     return [
-        *_choices(recipe),
+        *((name, getattr(recipe, name) in names, f"be one of {', '.join(names)}") for name, names in _CHOICES.items()),
         ("image_size", 8 <= recipe.image_size <= 1024, "lie in [8, 1024]"),
         # Its five poolings and fully connected layers fit no other size.
         ("image_size", recipe.model != "vgg16" or 32 <= recipe.image_size <= 63, "lie in [32, 63] for vgg16"),
@@ -115,7 +115,7 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
             not (recipe.compile and passes > 1 and recipe.model.startswith("resnet")),
             "be false for a ResNet with several stochastic passes; sharing computation between them is faster",
         ),
-        *((field, 0 <= getattr(recipe, field) < math.inf, "be finite and at least 0") for field in _NON_NEGATIVE),
+        *((name, 0 <= getattr(recipe, name) < math.inf, "be finite and at least 0") for name in _NON_NEGATIVE),
         ("label_smoothing", 0 <= recipe.label_smoothing <= 1, "lie in [0, 1]"),
         ("last_share", 0 < recipe.share <= 1, "lie in (0, 1]"),
         ("epochs", recipe.epochs >= 1, "be at least 1"),
@@ -131,15 +131,12 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
 
 
 _NON_NEGATIVE = ("beta", "gamma", "focus", "weight_decay")
-
-
-def _choices(recipe: Recipe) -> list[tuple[str, bool, str]]:
-    """Checks of the fields with a fixed set of names: a recipe made in Python may hold anything."""
-    choices = {"loss": LossName, "measure": MeasureName, "memory": MemoryName, "precision": PrecisionName}
-    return [
-        (field, getattr(recipe, field) in get_args(names), f"be one of {', '.join(get_args(names))}")
-        for field, names in choices.items()
-    ]
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "loss": get_args(LossName),
+    "measure": get_args(MeasureName),
+    "memory": get_args(MemoryName),
+    "precision": get_args(PrecisionName),
+}
 
 
 def _increase(milestones: tuple[float, ...]) -> bool:
