@@ -77,8 +77,7 @@ def calibrate(  # noqa: PLR0917
     from singleshot.common.checks import check_size
     from singleshot.evaluation.core import result_dict
     from singleshot.evaluation.rescaling import check_same_classes, fit_scaling, rescale
-    from singleshot.posthoc.registry import load_scaling as read_scaling
-    from singleshot.posthoc.temperature import TemperatureScaling
+    from singleshot.posthoc import TemperatureScaling, load_scaling as read_scaling
     from singleshot.predictions import read_predictions
 
     check_size("--bins", bins, least=1)

@@ -15,8 +15,7 @@ from singleshot.common.checks import check_choice
 from singleshot.common.text import listed
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.examples import ScoredBatch
-from singleshot.posthoc.registry import SCALINGS
-from singleshot.posthoc.scaling import Scaling
+from singleshot.posthoc import SCALINGS, Scaling
 from singleshot.predictions import Chunk, Predictions, write_predictions
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from torch import Tensor
 
 from singleshot.export.facts import ENTRY
 from singleshot.export.parity import Outputs
-from singleshot.export.program import first_line
+from singleshot.export.program import first_line, quiet
 
 OPSET = 20  # of 2023: supported by every runtime since, and by the exporter without a conversion
 MAX_ONNX_BYTES = 2**31 - 1  # limit of a protobuf message
@@ -29,7 +26,7 @@ def write_onnx(program: torch.export.ExportedProgram, path: Path, facts: dict[st
     import onnx
 
     try:
-        with _quiet():
+        with quiet():
             converted = torch.onnx.export(
                 program, input_names=[INPUT], output_names=OUTPUTS, opset_version=OPSET, dynamo=True, verbose=False
             )
@@ -79,31 +76,15 @@ def _clean(model: Any) -> None:
     graph.name = "classifier"
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the exporter's messages about optional packages and its own deprecations."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
-
-
 def write_program(program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any]) -> None:
     """Write the program as a torch.export archive, with the facts as an extra file."""
     text = json.dumps(facts, ensure_ascii=False, allow_nan=False, indent=2)
     program.example_inputs = None  # they may be private: a text, or features of a person
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecations inside torch
+    with quiet():
         torch.export.save(program, path, extra_files={ENTRY: text})
 
 
 def read_program(path: Path) -> Callable[[Tensor], Outputs]:
     """Return the file as a function. Loading may run code in the file, so use it only on a file just written."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         return torch.export.load(path).module()

@@ -7,8 +7,10 @@ random number is still drawn.
 from __future__ import annotations
 
 import copy
+import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -90,8 +92,7 @@ def trace(classifier: Classifier, example: Tensor) -> tuple[torch.export.Exporte
 
 def _trace(classifier: Classifier, example: Tensor) -> torch.export.ExportedProgram:
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # deprecations inside torch
+        with quiet(), torch.no_grad():
             batch = torch.export.Dim("batch")
             exported = torch.export.export(classifier, (example,), dynamic_shapes=({0: batch},), strict=False)
     except Exception as error:  # tracing runs the model's code, which may raise anything
@@ -137,6 +138,20 @@ def _fold_temperature(exported: torch.export.ExportedProgram, temperature: float
         folded = (weights.double() / temperature).to(weights.dtype)
         exported.state_dict[name] = nn.Parameter(folded, requires_grad=False)
     return True
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Suppress torch's messages about optional packages and its own deprecations."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def first_line(error: BaseException) -> str:

@@ -22,7 +22,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from singleshot.common.checks import check_range
 from singleshot.common.splits import balanced_order
 from singleshot.posthoc.scaling import fitting_set, warn_missing_classes
 from singleshot.posthoc.temperature import NoFiniteTemperature, best_temperature
@@ -227,9 +226,3 @@ def choose_strength(problem: Problem, field: Literal["strength", "off_diagonal"]
             break
         best, least = strength, total
     return with_strength(best)
-
-
-def check_strength(name: str, value: float | None) -> None:
-    """Refuse a strength that does not regularise: without it, some labels have no finite best fit."""
-    if value is not None:
-        check_range(name, value, "(0, inf)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -13,16 +13,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from singleshot.common.checks import check_choice, check_size
-from singleshot.posthoc.scaling import (
-    Scaling,
-    check_classes,
-    fitting_set,
-    to_output_dtype,
-    warn_missing_classes,
-)
+from singleshot.posthoc.scaling import Scaling, check_classes, fitting_set, to_output_dtype, warn_missing_classes
 
 Kind = Literal["top_label", "one_vs_rest"]
-KINDS = ("top_label", "one_vs_rest")
 Rows = list[list[float]]
 MAX_PADDED = 2**27  # numbers in a buffer, 1 GB; a hostile file could ask for any amount
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -177,7 +170,7 @@ class HistogramBinning(FrequencyScaling):
         self, edges: Sequence[Any], values: Sequence[Any], examples: int, classes: int, kind: Kind = "top_label"
     ) -> None:
         super().__init__()
-        check_choice("kind", kind, KINDS)
+        check_choice("kind", kind, get_args(Kind))
         self.kind, self.classes = kind, check_size("classes", classes, 1)
         rows = 1 if kind == "top_label" else classes
         if not len(edges) == len(values) == rows:
@@ -191,7 +184,7 @@ class HistogramBinning(FrequencyScaling):
     @torch.no_grad()
     def fit(cls, logits: Tensor, labels: Tensor, *, bins: int = 15, kind: Kind = "top_label") -> HistogramBinning:
         """Fit to logits (N, C) and labels (N,); tied confidences can make the number of bins smaller."""
-        check_choice("kind", kind, KINDS)
+        check_choice("kind", kind, get_args(Kind))
         bins = check_size("bins", bins, 1)
         logits, labels = fitting_set(logits, labels)
         classes = logits.shape[1]

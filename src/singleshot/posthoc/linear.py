@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import check_choice
-from singleshot.posthoc.affine import Inputs, Problem, check_strength, choose_strength, features, solve, start_of_fit
+from singleshot.common.checks import check_choice, check_range
+from singleshot.posthoc.affine import Inputs, Problem, choose_strength, features, solve, start_of_fit
 from singleshot.posthoc.scaling import Scaling, check_classes, to_output_dtype
-
-INPUTS = ("logits", "log_probs")
 
 
 class VectorScaling(Scaling):
@@ -48,7 +46,8 @@ class VectorScaling(Scaling):
         the NLL is never above that of TemperatureScaling, and the solution is finite even if all predictions are right,
         or all wrong. If ``strength`` is None, five-fold cross-validation on these examples chooses it.
         """
-        check_strength("strength", strength)
+        if strength is not None:
+            check_range("strength", strength, "(0, inf)")
         logits, labels, temperature = start_of_fit(logits, labels)
         problem = Problem(logits, labels, temperature, "logits", full=False, strength=strength or 1.0)
         if strength is None:
@@ -81,7 +80,7 @@ class MatrixScaling(Scaling):
 
     def __init__(self, weight: Any, bias: Any, on: Inputs = "logits") -> None:
         super().__init__()
-        check_choice("on", on, INPUTS)
+        check_choice("on", on, get_args(Inputs))
         self.on = on
         self._register_float64(weight=weight, bias=bias)
         if self.bias.ndim != 1 or self.weight.shape != 2 * self.bias.shape or not len(self.bias):
@@ -107,9 +106,10 @@ class MatrixScaling(Scaling):
         that of TemperatureScaling. Strengths that are None are chosen by five-fold cross-validation on these examples,
         first ``strength`` and then ``off_diagonal``. A step takes time in proportion to N·C².
         """
-        check_choice("on", on, INPUTS)
-        check_strength("strength", strength)
-        check_strength("off_diagonal", off_diagonal)
+        check_choice("on", on, get_args(Inputs))
+        for name, value in (("strength", strength), ("off_diagonal", off_diagonal)):
+            if value is not None:
+                check_range(name, value, "(0, inf)")
         logits, labels, temperature = start_of_fit(logits, labels)
         diagonal = Problem(logits, labels, temperature, on, full=False, strength=strength or 1.0)
         if strength is None:

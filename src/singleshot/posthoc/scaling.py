@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -62,8 +62,10 @@ class Scaling(nn.Module, ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the arguments of the constructor as plain numbers, lists and strings."""
-        values = {name: getattr(self, name) for name in self.fields}
-        return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
+        return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in self._arguments()}
+
+    def _arguments(self) -> Iterator[tuple[str, Any]]:
+        return ((name, getattr(self, name)) for name in self.fields)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a JSON file atomically, exact to the last bit."""
@@ -77,10 +79,9 @@ class Scaling(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor, with shapes in place of long tensors."""
-        values = {name: getattr(self, name) for name in self.fields}
         return ", ".join(
             f"{name}={tuple(value.shape) if isinstance(value, Tensor) and value.ndim else value}"
-            for name, value in values.items()
+            for name, value in self._arguments()
         )
 
     def _register_float64(self, **buffers: Any) -> None:

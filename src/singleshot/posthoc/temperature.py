@@ -45,15 +45,11 @@ def best_temperature(logits: Tensor, labels: Tensor) -> float | NoFiniteTemperat
         slope += float(margins.mean(1).sum())  # at b = 0, where the softmax is uniform
         largest, smallest = max(largest, float(margins.max())), min(smallest, float(margins.min()))
     if largest <= 0:
-        bound = max(widest / BOUND, sys.float_info.min)
-        return NoFiniteTemperature(
-            bound, "every label has the largest logit, so a lower temperature is always better", widest
-        )
+        reason = "every label has the largest logit, so a lower temperature is always better"
+        return NoFiniteTemperature(max(widest / BOUND, sys.float_info.min), reason, widest)
     if slope >= 0:
-        bound = min(widest * BOUND, sys.float_info.max)
-        return NoFiniteTemperature(
-            bound, "the logits are no better than chance, so a higher temperature is always better", widest
-        )
+        reason = "the logits are no better than chance, so a higher temperature is always better"
+        return NoFiniteTemperature(min(widest * BOUND, sys.float_info.max), reason, widest)
     # The curvature is at most a quarter of the squared spread, so the slope is below 0 up to low. With P the largest
     # margin, the sum of slopes is at least P/C − NC/(e·b), which is above 0 at high.
     examples, classes = logits.shape
