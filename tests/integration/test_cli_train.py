@@ -1,4 +1,4 @@
-"""``train``, ``evaluate`` and ``predict`` as a user runs them, in separate processes."""
+"""The commands train, evaluate and predict."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "singleshot evaluate runs/base" in trained.stdout
     (folder / "trained.txt").write_text(trained.stderr)
     digits = load_dataset("digits", image_size=16).test
-    (folder / "photos[").mkdir()  # in a path such as photos[/0].png a formatter could see markup of its own
+    (folder / "photos[").mkdir()  # a path such as photos[/0].png looks like rich markup
     for number in range(5):
         Image.fromarray(digits.images[number, 0].numpy()).save(folder / "photos[" / f"{number}].png")
     return folder
@@ -139,7 +139,7 @@ MISTAKES = [
 ]
 
 
-def test_mistakes_are_one_message_and_exit_code_2(place: Path) -> None:
+def test_mistakes_print_one_message_and_exit_with_2(place: Path) -> None:
     (place / "bad.yaml").write_text("epoch: 3\n")
     for args, message in MISTAKES:
         refused = singleshot(*args, cwd=place)
@@ -170,11 +170,11 @@ def test_evaluate_prints_the_metrics_and_writes_the_predictions(place: Path) -> 
         logits, labels = (torch.from_numpy(arrays[name]) for name in ("logits", "labels"))
     calibration = ss.Calibration(bins=20)
     calibration.update(logits=logits, labels=labels)
-    assert numbers["count"] == len(labels) == 20  # a tenth of the 200 that are used
+    assert numbers["count"] == len(labels) == 20  # a tenth of the 200 training images
     result = calibration.compute()
     assert {name: numbers[name] for name in result.metrics()} == pytest.approx(result.metrics(), abs=1e-6)
     assert numbers["bins"]["count"] == result.bins.count.tolist()
-    # The metrics of the best epoch, as the run itself logged them.
+    # The run logged the same values for its best epoch.
     records = read_records(place / "runs" / "base" / "metrics.jsonl")
     best = min(records, key=lambda record: record["validation"]["nll"])
     assert numbers["step"] == best["step"]
@@ -225,7 +225,7 @@ def test_a_trained_baseline_is_finetuned_with_vwci(place: Path) -> None:
     )
     assert star.returncode == 0, star.stderr
     assert re.match(r"epoch 5/5: loss \d\.\d+  α 0\.\d+  acc ", star.stderr)
-    (record,) = read_records(place / "runs" / "star" / "metrics.jsonl")  # four epochs of five were done before
+    (record,) = read_records(place / "runs" / "star" / "metrics.jsonl")  # the base run did four of the five epochs
     assert (record["kind"], record["epoch"]) == ("epoch", 5)
     assert record["alpha"] > 0
     run = Run.open(place / "runs" / "star")
@@ -233,7 +233,7 @@ def test_a_trained_baseline_is_finetuned_with_vwci(place: Path) -> None:
     base, finished = (Run.open(place / "runs" / name).load_model() for name in ("base", "star"))
     pairs = zip(base.parameters(), finished.parameters(), strict=True)
     moved = max(float((one - other).detach().abs().max()) for one, other in pairs)
-    assert 0 < moved < 0.1  # it started from these weights and changed them little
+    assert 0 < moved < 0.1  # it started from the weights of the base run
 
 
 def test_the_help_of_a_command_has_an_example(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Training commands in separate processes that do not import torch again."""
+"""Training commands in separate processes, forked from a server that has imported torch."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
 
 
 def save_on_a_full_disk(folder: Path) -> Started:
-    """Save a checkpoint, and then one for which there is no space."""
+    """Save a checkpoint, then fail to save another because the disk is full."""
     return Started(_save_twice, folder)
 
 
@@ -146,6 +146,6 @@ def _save_twice(folder: Path) -> None:
     checkpoints = Checkpoints(folder)
     checkpoints.save(model, optimizer, TrainingState(1, epochs_closed=0), recipe_hash="abc")
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-    message = "the checkpoint of step 2 could not be written.*that of step 1 is kept"
+    message = "the checkpoint of step 2 could not be written.*the one from step 1 is kept"
     with pytest.raises(OSError, match=message):
         checkpoints.save(model, optimizer, TrainingState(2, epochs_closed=0), recipe_hash="abc")

@@ -65,7 +65,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_checkpoint_is_restored_exactly(tmp_path: Path) -> None:
+def test_a_checkpoint_restores_everything_exactly(tmp_path: Path) -> None:
     sums = EpochSums(2, loss=1 / 3, alpha=5e-324, alpha_steps=1, accuracy=0.7)
     state: dict[str, Any] = {"epochs_closed": 1, "sums": sums, "seconds": 0.1, "scaler": {"scale": 2.0, "list": [1]}}
     model, optimizer = save(tmp_path, 7, best=5, **state)
@@ -103,7 +103,7 @@ def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
     for step in (5, 9, 13):
         save(tmp_path, step, best=5)
     assert names(tmp_path) == ["step-00000005", "step-00000013"]
-    save(tmp_path, 13, best=5, epochs_closed=3)  # the same step once more: never a moment without one
+    save(tmp_path, 13, best=5, epochs_closed=3)  # a second version of the same step replaces the first
     assert names(tmp_path) == ["step-00000005", "step-00000013-1"]
     assert Checkpoints(tmp_path).at(13).state.epochs_closed == 3
     assert Checkpoints(tmp_path).at(5).step == 5
@@ -189,7 +189,7 @@ def test_a_checkpoint_of_another_network_names_the_tensors(tmp_path: Path) -> No
         last.load_optimizer(other, torch.optim.SGD(other.parameters()))
 
 
-def test_a_full_disk_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path: Path) -> None:
     finish(save_on_a_full_disk(tmp_path))
     assert names(tmp_path) == ["step-00000001"]
     last_of(tmp_path).load_weights(nn.Linear(100, 100))

@@ -20,7 +20,7 @@ SCHEDULE = Schedule(Recipe(epochs=300, batch_size=64), 6_400)
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, as one number that a test sets."""
+    """The current time, which a test sets."""
     now = [1000.0]
     monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
@@ -68,7 +68,7 @@ def test_plain_lines_without_a_terminal(clock: list[float]) -> None:
         f"epoch 1/300: loss 1.250  α 0.125  acc 0.500  {unseen} NLL 1.204  128 img/s  4:09:10 left  best so far"
     )
     assert lines[2].endswith("left")  # not the best epoch
-    # Thirty seconds after the last line, whatever that was; one pass has no α.
+    # Thirty seconds after the last line; a single pass has no α.
     assert lines[3] == f"epoch 2/300, step 190: loss 1.250  acc 0.500  {unseen}  128 img/s  4:08:25 left"
     assert len(lines) == 4
     assert "\x1b" not in written_to(console)

@@ -24,7 +24,7 @@ NORMALIZATION = Normalization((0.4,), (0.3,))
 
 
 class Network(nn.Module):
-    """A network that a wrong evaluation would change: with dropout, batch norm and gradients."""
+    """Contains dropout and batch norm, which differ in training mode."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ def part(count: int) -> Images:
     return Images(images, torch.randint(0, CLASSES, (count,), generator=generator))
 
 
-def test_logits_and_calibration_equal_those_of_all_images_at_once() -> None:
+def test_logits_and_calibration_equal_those_of_a_single_batch() -> None:
     for count in (1, BATCH, 2 * BATCH + 3):
         network, images = Network(), part(count + 10)
         positions = torch.randperm(count + 10, generator=torch.Generator().manual_seed(2))[:count]
@@ -127,7 +127,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Seven images of the network's own size, so that nothing is resized, and one of another."""
+    """Seven images of the network's input size, and one that is resized."""
     generator = np.random.default_rng(0)
     for number in range(7):
         pixels = generator.integers(0, 256, (16, 16, 3), dtype=np.uint8)
@@ -139,7 +139,7 @@ def photos(tmp_path: Path) -> Path:
 def test_class_and_confidence_are_those_of_one_forward_pass(
     folder: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inference, "BATCH", 3)  # so that there are several
+    monkeypatch.setattr(inference, "BATCH", 3)  # several batches
     files = sorted(photos.glob("*.png"))
     found, unreadable = predict(folder, files, abstain_below=0.0)
     assert unreadable == []

@@ -66,9 +66,9 @@ ENDLESS = [*TINY, "--loss", "cross_entropy", "--epochs", "2000", "--validation",
 
 def assert_clear_end(errors: str, folder: Path) -> None:
     assert "another process of this run was lost" in errors
-    assert f"The last checkpoint is that of step {saved_step(folder)}" in errors
+    assert f"The last checkpoint is from step {saved_step(folder)}" in errors
     assert f"singleshot train --resume {folder}" in errors
-    assert Run.open(folder).load_model() is not None  # complete, by its checksums
+    assert Run.open(folder).load_model() is not None  # its checksums match
 
 
 def test_a_killed_worker_of_torchrun_ends_the_run_with_a_clear_error(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_killed_main_process_ends_the_others_with_a_clear_error(tmp_path: Path
     assert_clear_end(other.errors, folder)
 
 
-def test_an_interrupted_run_of_two_resumes(tmp_path: Path) -> None:
+def test_an_interrupted_run_of_two_processes_resumes(tmp_path: Path) -> None:
     stopped, whole = tmp_path / "run", tmp_path / "whole"
     run = [*TINY, "--loss", "vwci", "--samples", "2", "--epochs", "6", "--output"]
     started = train_group(2, *run, str(stopped))
@@ -144,7 +144,7 @@ def test_processes_with_different_recipes_are_refused(tmp_path: Path) -> None:
     assert not (folder / METRICS).exists()
 
 
-def test_an_error_of_the_main_process_is_an_error_of_all(tmp_path: Path) -> None:
+def test_an_error_in_the_main_process_is_raised_in_all(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run = [*TINY, "--loss", "cross_entropy", "--epochs", "1", "--output", str(folder)]
     finish(train_command(*run))

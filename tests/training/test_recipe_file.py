@@ -22,7 +22,7 @@ VALUES: list[tuple[str, dict[str, Any]]] = [
     ("", {}),
     ("# nothing but a comment\n", {}),
     ("epochs: 3\nmodel: vgg16\n", {"epochs": 3, "model": "vgg16"}),
-    ("learning_rate: 1e-3", {"learning_rate": 1e-3}),  # YAML itself takes this for text
+    ("learning_rate: 1e-3", {"learning_rate": 1e-3}),  # YAML reads this as a string
     ("learning_rate: 1", {"learning_rate": 1.0}),
     ("noise: 0", {"noise": 0.0}),
     ("noise: null\ntrain_images: ~\nstart_from:", {"noise": None, "train_images": None, "start_from": None}),

@@ -120,7 +120,7 @@ def test_impossible_best_checkpoint_is_refused(run: Run) -> None:
             run.checkpoint("best")
 
 
-# The recipe of a run of version 0.1, whose checkpoints store the checksum of this very file.
+# The recipe file of a run of version 0.1. Its checkpoints contain the checksum of this file.
 RECIPE_OF_0_1 = """\
 dataset: digits
 image_size: 16
@@ -167,7 +167,7 @@ def test_a_run_of_version_0_1_opens_with_its_checkpoint(run: Run) -> None:
     model = save(run, 3)
     state = next((run.folder / CHECKPOINTS).glob("*/state.json"))
     content = json.loads(state.read_text())
-    del content["processor_seconds"]  # recorded since the middle of that version
+    del content["processor_seconds"]  # added during version 0.1
     state.write_text(json.dumps({**content, "recipe": HASH_OF_0_1}))
     opened = Run.open(run.folder)
     assert (opened.recipe.measure, opened.recipe.label_smoothing) == ("hellinger", 0.2)
@@ -205,7 +205,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "metrics.jsonl"
 
 
-def test_each_record_is_a_line_of_json_and_is_there_at_once(path: Path) -> None:
+def test_each_record_is_a_line_of_json_that_is_flushed(path: Path) -> None:
     log = MetricsLog(path, from_step=0, epochs_closed=0)
     assert read_records(path) == []
     records = [step(50, alpha=None), step(100, alpha=0.1), {"kind": "epoch", "step": 100, "test": {"ece": 1 / 3}}]
@@ -263,7 +263,7 @@ def test_numbers_that_json_lacks_become_null(path: Path) -> None:
 def test_tensorboard_gets_every_number_under_its_group(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tensorboard"
     written(path, step(50, alpha=None), step(100, alpha=0.25), tensorboard=folder)
-    # Resumed from step 50: later records are written again and replace the old ones.
+    # Resumed from step 50: later steps are logged again, and their old values are hidden.
     epoch = {"kind": "epoch", "step": 100, "epoch": 1, "validation": {"ece": 0.5, "nll": 2.0}}
     written(path, step(100, alpha=0.75), epoch, from_step=50, tensorboard=folder)
     assert scalars(folder) == {

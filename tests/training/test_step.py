@@ -110,7 +110,7 @@ def test_divergence_raises_before_the_update(readable: bool, monkeypatch: pytest
 
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let checks leave values unread, as they do on a device where reading costs a synchronisation."""
+    """Skip the checks of values, as on a device where reading them synchronises."""
     for module in (checks, uncertainty, step):
         monkeypatch.setattr(module, "values_can_be_read", lambda tensor: False)
 
@@ -144,7 +144,7 @@ def test_a_step_reads_the_device_once_and_computes_alpha_once(loss: str, monkeyp
 
 
 @pytest.mark.parametrize(("precision", "memory"), [("float32", "low"), ("bfloat16", "normal"), ("float16", "low")])
-def test_every_precision_learns(precision: str, memory: str) -> None:
+def test_the_loss_decreases_in_every_precision(precision: str, memory: str) -> None:
     ours = stepper(precision=precision, memory=memory)
     images, labels = batch()
     results = [ours.advance(images, labels, 0.1) for _ in range(30)]
@@ -161,18 +161,18 @@ def test_memory_layouts_and_low_memory_give_the_same_gradients() -> None:
         with torch.no_grad():
             for module in ours.model.modules():
                 if isinstance(module, nn.Dropout):
-                    module.p = 1e-9  # noise that is there and does nothing: strategies draw in different orders
+                    module.p = 1e-9  # negligible noise: strategies draw random numbers in different orders
         ours.advance(images, labels, 0.0)
         grads.append([parameter.grad for parameter in ours.model.parameters()])
     for other in grads[1:]:
         torch.testing.assert_close(grads[0], other, rtol=1e-4, atol=1e-6)
 
 
-def test_a_compiled_network_takes_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_network_gives_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
 
     def aot_only(model: nn.Module) -> None:
-        """Compilation without machine code, which would take a minute."""
+        """Compile without generating machine code, which would take a minute."""
         compiled.append(type(model).__name__)
         model._compiled_call_impl = torch.compile(model._call_impl, backend="aot_eager")
 

@@ -1,4 +1,4 @@
-"""A run that is interrupted in any way and resumed ends as if it had not been, bit for bit."""
+"""An interrupted and resumed run gives the same result as an uninterrupted one, bit for bit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from singleshot.training.step import StepResult
 RUN = [*TINY, "--loss", "vwci", "--samples", "3", "--epochs", "6", "--seed", "3"]
 
 
-def assert_same_end(one: Path, other: Path) -> None:
+def assert_same_result(one: Path, other: Path) -> None:
     expected, found = tensors_of(one), tensors_of(other)
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
@@ -48,7 +48,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_kills_at_random_moments_change_nothing(uninterrupted: Path, tmp_path: Path) -> None:
+def test_kills_at_random_times_do_not_change_the_result(uninterrupted: Path, tmp_path: Path) -> None:
     folder, moments = tmp_path / "run", random.Random(0)
     for _ in range(5):
         started = train_command(*RUN, "--output", str(folder), "--checkpoint-seconds", "0")
@@ -61,7 +61,7 @@ def test_kills_at_random_moments_change_nothing(uninterrupted: Path, tmp_path: P
     resumed = train_command("--resume", str(folder))
     finish(resumed)
     assert "resuming after step" in resumed.errors
-    assert_same_end(uninterrupted, folder)
+    assert_same_result(uninterrupted, folder)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -76,7 +76,7 @@ def test_a_signal_saves_and_stops(number: signal.Signals, code: int, uninterrupt
     assert "Traceback" not in started.errors
     assert 12 <= saved_step(folder) < 72
     finish(train_command(*RUN, "--output", str(folder)))  # the same command resumes as well
-    assert_same_end(uninterrupted, folder)
+    assert_same_result(uninterrupted, folder)
 
 
 def test_a_second_interrupt_exits_immediately(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_divergence_stops_with_a_finite_checkpoint(tmp_path: Path) -> None:
     assert stopped.code == 1
     assert "the loss is no longer finite, at learning rate 1e+30" in stopped.errors
     assert "Traceback" not in stopped.errors
-    assert f"The last checkpoint is that of step {saved_step(folder)}" in stopped.errors
+    assert f"The last checkpoint is from step {saved_step(folder)}" in stopped.errors
     assert all(bool(value.isfinite().all()) for value in tensors_of(folder).values())
 
 
@@ -141,7 +141,7 @@ def test_without_validation_images_there_is_no_best(tmp_path: Path) -> None:
         run.checkpoint("best")
 
 
-def test_the_last_share_alone_uses_the_loss(tmp_path: Path) -> None:
+def test_only_the_last_share_uses_the_loss(tmp_path: Path) -> None:
     base = train(quick(epochs=5, validation=0.0), tmp_path / "base")
     late = train(quick(epochs=5, validation=0.0, loss="vwci", last_share=0.2), tmp_path / "late")
     alphas = {record["epoch"]: record["alpha"] for record in late.records()}
@@ -183,7 +183,7 @@ class StopAfter(Callback):
     ],
     ids=str,
 )
-def test_an_interrupted_run_ends_like_an_uninterrupted_one(options: dict[str, Any], tmp_path: Path) -> None:
+def test_an_interrupted_run_gives_the_same_result(options: dict[str, Any], tmp_path: Path) -> None:
     recipe = quick(**{"batch_size": 30, **options})
     train(recipe, tmp_path / "whole")
     for step in (2, 3):  # within an epoch of three steps, and at its end
@@ -192,7 +192,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(options: dict[str, An
             train(recipe, folder, callback=StopAfter(step))
         assert caught.value.exit_code == 143
         train(recipe, folder)
-        assert_same_end(tmp_path / "whole", folder)
+        assert_same_result(tmp_path / "whole", folder)
 
 
 def test_a_run_that_starts_from_another_resumes_without_it(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_run_that_starts_from_another_resumes_without_it(tmp_path: Path) -> No
         train(recipe, tmp_path / "stopped", callback=StopAfter(34))
     shutil.rmtree(base.folder)
     train(recipe, tmp_path / "stopped")
-    assert_same_end(whole.folder, tmp_path / "stopped")
+    assert_same_result(whole.folder, tmp_path / "stopped")
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def export_model(
             "name": INPUT,
             "shape": ["batch", *example.shape[1:]],
             "dtype": str(example.dtype).removeprefix("torch."),
-            "values": "pixels from 0 to 255; normalized inside" if pixels else "as the model takes them",
+            "values": "pixels from 0 to 255; normalized inside" if pixels else "inputs of the model",
         },
         "outputs": {
             "logits": "unnormalised" if temperature is None else "unnormalised, divided by the temperature",

@@ -115,7 +115,7 @@ def _remove_inactive_dropout(module: torch.fx.GraphModule) -> None:
     for node in list(module.graph.nodes):
         if node.target in dropouts and node.args[2] is False:
             if any(user.op == "output" for user in node.users):
-                node.target, node.args = aten.clone.default, node.args[:1]  # the signature knows outputs by name
+                node.target, node.args = aten.clone.default, node.args[:1]  # the signature refers to outputs by name
                 continue
             node.replace_all_uses_with(node.args[0])
             module.graph.erase_node(node)

@@ -63,7 +63,7 @@ def start_of_fit(logits: Any, labels: Any) -> tuple[Tensor, Tensor, float]:
         )
     if isinstance(best, NoFiniteTemperature):
         warnings.warn(
-            f"no finite temperature is best: {best.reason}. The fit starts from the logits as they are, and only its "
+            f"no finite temperature minimises the NLL: {best.reason}. The fit starts from unscaled logits, and only "
             "regularisation keeps it finite; use more data, with both right and wrong predictions.",
             stacklevel=4,
         )

@@ -17,7 +17,7 @@ from singleshot.posthoc.scaling import Scaling, check_classes, fitting_set, to_o
 
 Kind = Literal["top_label", "one_vs_rest"]
 Rows = list[list[float]]
-MAX_PADDED = 2**27  # numbers in a buffer, 1 GB; a hostile file could ask for any amount
+MAX_PADDED = 2**27  # numbers in a buffer, 1 GB; a hostile file could request any amount
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 MISSING = "their frequency is 0 at every score, so that their calibrated probability is close to 0"
 MISSING_TOP = "predictions of them count as wrong, so that their calibrated confidence is too low"

@@ -108,7 +108,7 @@ AnyScaling = TypeVar("AnyScaling", bound=Scaling)
 def read_scaling(path: Path, methods: Mapping[str, type[AnyScaling]]) -> AnyScaling:
     """Read a saved scaling of one of these methods, and check all of its content."""
     if not path.is_file():
-        raise ValueError(f"{path}: no such file; the save() of a fitted scaling writes one")
+        raise ValueError(f"{path}: no such file; save() of a fitted scaling writes such a file")
     if path.stat().st_size > MAX_BYTES:
         raise ValueError(f"{path} is larger than {MAX_BYTES} bytes, so it is not a saved scaling")
     try:

@@ -150,12 +150,12 @@ class TemperatureScaling(Scaling):
 
         The NLL is convex in the inverse temperature b = 1/τ. The root of its slope is found by Newton's method,
         safeguarded by bisection. If every label has the largest logit, or the logits are no better than chance, no
-        finite τ > 0 is best: the result is then a bound, with a warning.
+        finite τ > 0 minimises it: the result is then a bound, with a warning.
         """
         best = best_temperature(*fitting_set(logits, labels))
         if isinstance(best, NoFiniteTemperature):
             warnings.warn(
-                f"no finite temperature is best: {best.reason}. Using the bound {best.bound:g}; use more data, with "
+                f"no finite temperature minimises the NLL: {best.reason}. Using the bound {best.bound:g}; use more data, with "
                 "both right and wrong predictions.",
                 stacklevel=3,
             )

@@ -73,14 +73,14 @@ class Best:
 
 @dataclass
 class TrainingState:
-    """What a run needs to resume besides tensors. Random states are derived from the seed and the step."""
+    """The progress of a run, without tensors. Random states are derived from the seed and the step."""
 
     step: Count  # steps done
     epochs_closed: Count  # epochs logged, and evaluated if due
     best: Best | None = None
     sums: EpochSums = field(default_factory=EpochSums)
     seconds: float = 0.0  # wall-clock time spent in this run, over all its starts
-    processor_seconds: float | None = 0.0  # CPU time of this process; None: partly not recorded
+    processor_seconds: float | None = 0.0  # CPU time of this process; None: not recorded from the start
     scaler: dict[str, Any] = field(default_factory=dict)  # loss scale of float16
 
     @classmethod
@@ -195,7 +195,7 @@ class Checkpoints:
         except (OSError, SafetensorError) as error:
             shutil.rmtree(temporary, ignore_errors=True)
             last = self.last_step()
-            kept = "there is no earlier one" if last is None else f"that of step {last} is kept"
+            kept = "there is no earlier one" if last is None else f"the one from step {last} is kept"
             raise OSError(
                 f"the checkpoint of step {state.step} could not be written to {place} ({error}); {kept}"
             ) from None

@@ -59,10 +59,8 @@ def logits_of(
     model: nn.Module, images: Images, positions: Tensor, normalization: Normalization
 ) -> tuple[Tensor, Tensor]:
     """Return the float32 logits (N, C) of one forward pass and the labels (N,), on the CPU."""
-    batches = [
-        (logits.cpu(), labels.cpu()) for logits, labels in logit_batches(model, images, positions, normalization)
-    ]
-    logits, labels = zip(*batches, strict=True)
+    batches = logit_batches(model, images, positions, normalization)
+    logits, labels = zip(*((logits.cpu(), labels.cpu()) for logits, labels in batches), strict=True)
     return torch.cat(logits), torch.cat(labels)
 
 
@@ -75,7 +73,7 @@ def evaluate(
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Calibration | None:
-    """Return the calibration over these images, each process taking its share; None if a process asks to stop."""
+    """Return the calibration over these images, each process taking its share; None if a process must stop."""
     calibration = Calibration(bins=20)
     for buffer in model.buffers():  # the statistics of batch norm differ between processes
         processes.broadcast(buffer)
@@ -111,18 +109,9 @@ def predict(
     device: str = "auto",
     skip_unreadable: bool = False,
 ) -> tuple[list[Prediction], list[str]]:
-    """Classify image files with one forward pass each.
+    """Classify image files, and the images in folders, with one forward pass of a run each.
 
-    Args:
-        folder: folder of a run.
-        images: image files, or folders of images.
-        abstain_below: confidence below which predictions are marked as abstained.
-        weights: ``last`` or ``best``.
-        device: device to compute on.
-        skip_unreadable: leave out files that cannot be read instead of raising.
-
-    Returns:
-        the predictions, and a message for each file that was left out.
+    Return the predictions, and a message for each file that was left out because it cannot be read.
     """
     run = Run.open(folder)
     target = select_device(device)

@@ -80,7 +80,9 @@ class TrainingLoop:
         self.schedule = Schedule(recipe, len(training))
         self.normalization = run.normalization(processes.device)
         self.batches = TrainingBatches(dataset.train, training, self.schedule, self.normalization, processes)
-        self._check_same_everywhere()
+        mine = recipe_text(recipe) + json.dumps(asdict(replace(run.info, environment={})))
+        if processes.any(processes.broadcast_text(mine) != mine):
+            raise ValueError("the processes have different recipes or images; check their flags and data roots")
         # Without held-out images the test images are evaluated.
         self.split = "validation" if len(validation) else "test"
         self.evaluated = dataset.train if len(validation) else dataset.test
@@ -96,11 +98,6 @@ class TrainingLoop:
         self._saved = None if last is None else (self.state.step, self.state.epochs_closed)  # newest checkpoint
         self._saved_at = self._clock = time.monotonic()
         self._processor_clock = time.process_time()
-
-    def _check_same_everywhere(self) -> None:
-        mine = recipe_text(self.run.recipe) + json.dumps(asdict(replace(self.run.info, environment={})))
-        if self.processes.any(self.processes.broadcast_text(mine) != mine):
-            raise ValueError("the processes have different recipes or images; check their flags and data roots")
 
     def _restore(self, last: Checkpoint | None) -> TrainingState:
         """Restore the optimizer from the main process's last checkpoint, and return its state or that of a new run."""
@@ -251,14 +248,15 @@ class TrainingLoop:
         last = self.run.checkpoints.last_step()
         if last is None:
             return "There is no checkpoint yet."
-        return f"The last checkpoint is that of step {last}; `singleshot train --resume {self.run.folder}` resumes it."
+        return f"The last checkpoint is from step {last}; resume with `singleshot train --resume {self.run.folder}`."
 
 
 def _load_weights(run: Run, model: nn.Module) -> Checkpoint | None:
     """Load the weights of the last checkpoint, or of the run that the recipe starts from."""
-    last = run.last_checkpoint()
-    if last is not None:
+    if run.checkpoints.last_step() is not None:
+        last = run.checkpoint()
         last.load_weights(model)
-    elif run.recipe.start_from is not None:
+        return last
+    if run.recipe.start_from is not None:
         Run.open(run.recipe.start_from).checkpoint().load_weights(model)
-    return last
+    return None

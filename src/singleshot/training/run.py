@@ -37,7 +37,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What is needed to use the weights without the data set, and where they were trained."""
+    """Properties of the data set that using the weights requires, and the environment of the training."""
 
     class_names: tuple[str, ...]
     channels: int
@@ -66,7 +66,7 @@ class Run:
     info: RunInfo
 
     def create(self) -> None:
-        """Write recipe and run information; from then on the folder is a run."""
+        """Write the recipe and the run information."""
         write_text(self.folder / RECIPE, recipe_text(self.recipe))
         write_text(self.folder / INFO, json.dumps({"format": FORMAT, **asdict(self.info)}, indent=2))
 
@@ -75,7 +75,7 @@ class Run:
         """Open the run in a folder."""
         folder = Path(folder)
         if not cls.exists(folder):
-            raise ValueError(f"{folder} is not a run: it has no {INFO}; `singleshot train --output {folder}` makes one")
+            raise ValueError(f"{folder} is not a run: it has no {INFO}; `singleshot train --output {folder}` creates one")
         recipe = read_recipe(folder / RECIPE)
         try:
             info = msgspec.convert(read_json(folder / INFO, FORMAT), RunInfo)
@@ -94,7 +94,7 @@ class Run:
         return Checkpoints(self.folder / CHECKPOINTS)
 
     def records(self) -> list[Record]:
-        """Return the logged records, see `MetricsLog`."""
+        """Return the records of the metrics log."""
         return read_records(self.folder / METRICS)
 
     def open_log(self, state: TrainingState, *, tensorboard: bool) -> MetricsLog:
@@ -108,20 +108,15 @@ class Run:
         """Return the checksum of the recipe file. It stays the same if a later version renames or reorders fields."""
         return hashlib.sha256((self.folder / RECIPE).read_text(encoding="utf-8").encode()).hexdigest()
 
-    def last_checkpoint(self) -> Checkpoint | None:
-        """Open the newest checkpoint; None before the first."""
-        last = self.checkpoints.last()
-        if last is not None and last.recipe_hash != self.recipe_hash():
-            raise ValueError(f"{last.folder} belongs to another recipe than {self.folder / RECIPE}; remove it")
-        return last
-
     def checkpoint(self, which: str = "last") -> Checkpoint:
         """Open the ``last`` checkpoint, or the ``best`` on the validation images."""
-        last = self.last_checkpoint()
+        last = self.checkpoints.last()
         if last is None:
             raise ValueError(
                 f"{self.folder} has no checkpoint yet; resume it: `singleshot train --resume {self.folder}`"
             )
+        if last.recipe_hash != self.recipe_hash():
+            raise ValueError(f"{last.folder} belongs to another recipe than {self.folder / RECIPE}; remove it")
         if which == "last":
             return last
         if last.state.best is None:

@@ -63,30 +63,30 @@ def derived_seed(seed: int, purpose: str, *numbers: int) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
+@dataclass
 class TrainingBatches:
     """Complete batches of shuffled images, in another order each epoch; each process takes its part of every batch."""
 
-    def __init__(
-        self, part: Images, positions: Tensor, schedule: Schedule, normalization: Normalization, processes: Processes
-    ) -> None:
-        self.part = part
-        self.positions = positions
-        self.schedule = schedule
-        self.normalization = normalization
-        self.slice = processes.batch_slice(schedule.batch)
-        self.device = processes.device
-        self._epoch, self._order = -1, positions
+    part: Images
+    positions: Tensor
+    schedule: Schedule
+    normalization: Normalization
+    processes: Processes
+
+    def __post_init__(self) -> None:
+        self.slice = self.processes.batch_slice(self.schedule.batch)
+        self._epoch, self._order = -1, self.positions
 
     def at(self, step: int) -> tuple[Tensor, Tensor]:
         """Return the augmented images and labels of a step, on the device."""
-        recipe, batch = self.schedule.recipe, self.schedule.batch
+        recipe, batch, device = self.schedule.recipe, self.schedule.batch, self.processes.device
         epoch, number = divmod(step, self.schedule.steps_per_epoch)
         index = self._order_of(epoch)[number * batch : (number + 1) * batch][self.slice]
-        generator = torch.Generator(self.device).manual_seed(derived_seed(recipe.seed, "augmentation", step))
+        generator = torch.Generator(device).manual_seed(derived_seed(recipe.seed, "augmentation", step))
         shifts = Shifts.draw(batch, padding=recipe.padding, mirror=recipe.mirror, generator=generator)[self.slice]
-        images = self.part.images[index].to(self.device, non_blocking=True)  # uint8, a quarter of the size of floats
+        images = self.part.images[index].to(device, non_blocking=True)  # uint8, a quarter of the size of floats
         images = self.normalization(shift_and_mirror(images, shifts, padding=recipe.padding))
-        return images, self.part.labels[index].to(self.device, non_blocking=True)
+        return images, self.part.labels[index].to(device, non_blocking=True)
 
     def _order_of(self, epoch: int) -> Tensor:
         if epoch != self._epoch:

@@ -69,7 +69,7 @@ class StepResult:
     loss: float
     alpha: float | None
     accuracy: float
-    stop: bool  # whether any process asks to stop
+    stop: bool  # whether a process has received a signal
 
 
 class Stepper:
