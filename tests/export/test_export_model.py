@@ -138,7 +138,7 @@ def test_token_ids_are_passed_to_the_model(tmp_path: Path) -> None:
     model = nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, 3))
     tokens = torch.tensor([[0, 8, 2], [7, 1, 1]])
     done = export_model(model, tmp_path / "a.pt2", example=tokens, format="torch-export")
-    described = {"name": "images", "shape": ["batch", 3], "dtype": "int64", "values": "as the model takes them"}
+    described = {"name": "images", "shape": ["batch", 3], "dtype": "int64", "values": "inputs of the model"}
     assert done.facts["input"] == described
     assert done.facts["outputs"]["logits"] == "unnormalised"
     logits, _ = read_program(tmp_path / "a.pt2")(tokens)

@@ -113,7 +113,7 @@ def test_scaling_keeps_the_prediction_and_divides() -> None:
 def test_without_a_finite_optimum_a_bound_is_returned_with_a_warning(label: int, bound: float, reason: str) -> None:
     for scale in (1.0, 1e-9, 1e300):
         logits = torch.tensor([[1.0, 0.0], [0.5, 0.0]], dtype=torch.float64) * scale
-        with pytest.warns(UserWarning, match=f"no finite temperature is best: .*{reason}") as caught:
+        with pytest.warns(UserWarning, match=f"no finite temperature minimises the NLL: .*{reason}") as caught:
             scaling = ss.TemperatureScaling.fit(logits, torch.tensor([label, label]))
         assert caught[0].filename == __file__
         assert scaling.temperature == pytest.approx(bound * scale)

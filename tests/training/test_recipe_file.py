@@ -65,10 +65,7 @@ ERRORS = [
     ("milestones: 0.5", "milestones must be a list of numbers, got 0.5"),
     ("milestones: [0.5, x]", "milestones must be a list of numbers"),
     ("milestones: [0.5, true]", "milestones must be a list of numbers"),
-    (
-        "loss: vcwi",
-        "loss must be one of cross_entropy, label_smoothing, ci, entropy_ci, focal, vwci, got 'vcwi'; did you",
-    ),
+    ("loss: vcwi", "loss must be one of cross_entropy, label_smoothing, ci, entropy_ci, focal, vwci, got 'vcwi'"),
     ("loss: [ci]", "loss must be one of"),
     ("precision: 16", "precision must be one of float32, bfloat16, float16, got 16"),
     ("- epochs", "must hold lines such as `epochs: 30`, got a list"),

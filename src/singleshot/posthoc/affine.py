@@ -201,28 +201,23 @@ def choose_strength(problem: Problem, field: Literal["strength", "off_diagonal"]
     The folds contain all classes in proportion and are the same every time. Strengths are tried from strong to weak,
     each from the previous solution, until the held-out NLL stops decreasing.
     """
-
-    def with_strength(value: float) -> Problem:
-        changes: dict[str, Any] = {field: value}
-        return replace(problem, **changes)
-
     logits, labels = problem.logits, problem.labels
     folds = min(FOLDS, len(labels))
-    best, least = STRENGTHS[0], float("inf")
+    best, least = replace(problem, **{field: STRENGTHS[0]}), float("inf")  # type: ignore[arg-type]
     if folds < 2:
-        return with_strength(best)  # one example determines no more than a temperature
+        return best  # one example determines no more than a temperature
     fold = torch.empty(len(labels), dtype=torch.int64)
     fold[balanced_order(labels.cpu())] = torch.arange(len(labels)) % folds
     parts = [((fold != k).nonzero().squeeze(1), (fold == k).nonzero().squeeze(1)) for k in range(folds)]
     solutions: list[Array | None] = [None] * folds
     for strength in STRENGTHS:
-        total = 0.0
+        candidate, total = replace(problem, **{field: strength}), 0.0  # type: ignore[arg-type]
         for k, (inside, outside) in enumerate(parts):
-            training = replace(with_strength(strength), logits=logits[inside], labels=labels[inside])
+            training = replace(candidate, logits=logits[inside], labels=labels[inside])
             solutions[k] = solution = solve(training, solutions[k], exact=False)
-            held_out = replace(problem, logits=logits[outside], labels=labels[outside])
+            held_out = replace(candidate, logits=logits[outside], labels=labels[outside])
             total += held_out.nll_and_gradient(solution)[0] * len(outside)
         if not total < least:
             break
-        best, least = strength, total
-    return with_strength(best)
+        best, least = candidate, total
+    return best

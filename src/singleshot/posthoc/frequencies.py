@@ -37,16 +37,15 @@ class FrequencyScaling(Scaling):
     classes: int
 
     def _register_rows(self, points: Sequence[Any], values: Sequence[Any], examples: int) -> None:
-        rows = [torch.as_tensor(row, dtype=torch.float64).detach() for row in points]
-        value_rows = [torch.as_tensor(row, dtype=torch.float64).detach() for row in values]
         name = self.points_name
+        rows, value_rows = ([torch.as_tensor(row, dtype=torch.float64).detach() for row in x] for x in (points, values))
         for index, (row, value) in enumerate(zip(rows, value_rows, strict=True)):
             if len(value) != len(row) + self.extra_values or not len(value):
                 expected = "one number more than" if self.extra_values else "as many numbers as"
                 raise ValueError(f"values[{index}] must have {expected} {name}[{index}], and at least one")
-            if not bool(row.isfinite().all()) or not bool((row.diff() > 0).all()):
+            if not row.isfinite().all() or not (row.diff() > 0).all():
                 raise ValueError(f"{name}[{index}] must be finite and strictly increasing")
-            if not bool(((value >= 0) & (value <= 1)).all()):
+            if not ((value >= 0) & (value <= 1)).all():
                 raise ValueError(f"values[{index}] must lie in [0, 1]")
         width = max(map(len, rows)) + 1
         if len(rows) * width > MAX_PADDED:

@@ -155,8 +155,8 @@ class TemperatureScaling(Scaling):
         best = best_temperature(*fitting_set(logits, labels))
         if isinstance(best, NoFiniteTemperature):
             warnings.warn(
-                f"no finite temperature minimises the NLL: {best.reason}. Using the bound {best.bound:g}; use more data, with "
-                "both right and wrong predictions.",
+                f"no finite temperature minimises the NLL: {best.reason}. Using the bound {best.bound:g}; use more "
+                "data, with both right and wrong predictions.",
                 stacklevel=3,
             )
             return cls(best.bound)

@@ -104,8 +104,8 @@ class TrainingLoop:
         first, steps = self.schedule.first_step, self.schedule.steps
         state = TrainingState(first, epochs_closed=first // self.schedule.steps_per_epoch)
         model, optimizer = self.stepper.model, self.stepper.optimizer
+        self.processes.on_main(lambda: None if last is None else last.load_optimizer(model, optimizer))
         if last is not None:
-            last.load_optimizer(model, optimizer)
             state = last.state
         updated = [name for name, parameter in model.named_parameters() if optimizer.state.get(parameter)]
         text = self.processes.broadcast_text(json.dumps({**asdict(state), "updated": updated}))

@@ -75,12 +75,8 @@ def _checked_value(name: str, value: Any, source: str) -> Any:
     try:
         return _converted(value, types[name])
     except ValueError:
-        hint = ""
-        if get_origin(types[name]) is Literal and isinstance(value, str):
-            nearest = difflib.get_close_matches(value, get_args(types[name]), n=1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
         shown = reprlib.repr(value)[:200]
-        raise ValueError(f"{source}: {name} must be {_described(types[name])}, got {shown}{hint}") from None
+        raise ValueError(f"{source}: {name} must be {_described(types[name])}, got {shown}") from None
 
 
 def _converted(value: Any, wanted: Any) -> Any:

@@ -75,7 +75,7 @@ class Run:
         """Open the run in a folder."""
         folder = Path(folder)
         if not cls.exists(folder):
-            raise ValueError(f"{folder} is not a run: it has no {INFO}; `singleshot train --output {folder}` creates one")
+            raise ValueError(f"{folder} is not a run: it has no {INFO}; `singleshot train --output {folder}` makes one")
         recipe = read_recipe(folder / RECIPE)
         try:
             info = msgspec.convert(read_json(folder / INFO, FORMAT), RunInfo)
