@@ -64,12 +64,11 @@ def _read_temperature(text: str) -> float:
 
 
 def _print(done: Exported) -> None:
-    shape = ", ".join(str(size) for size in done.facts["input"]["shape"])
-    name, size = printable(str(done.path)), done.path.stat().st_size / 1e6
-    print(f"{name}: {done.facts['model']} after step {done.facts['step']:,}, {size:.1f} MB")
-    print(f"  input   {done.facts['input']['dtype']} images ({shape}), {done.facts['input']['values']}")
-    print(f"  output  logits and probs of {done.facts['classes']} classes")
-    if done.facts["temperature"] is not None:
-        where = "folded into the last layer" if done.facts["temperature_folded"] else "applied as the last step"
-        print(f"  temperature {done.facts['temperature']:g}, {where}")
+    facts, inputs, size = done.facts, done.facts["input"], done.path.stat().st_size / 1e6
+    print(f"{printable(str(done.path))}: {facts['model']} after step {facts['step']:,}, {size:.1f} MB")
+    print(f"  input   {inputs['dtype']} images ({', '.join(map(str, inputs['shape']))}), {inputs['values']}")
+    print(f"  output  logits and probs of {facts['classes']} classes")
+    if facts["temperature"] is not None:
+        where = "folded into the last layer" if facts["temperature_folded"] else "applied as the last step"
+        print(f"  temperature {facts['temperature']:g}, {where}")
     print(f"  largest difference from the network: {done.largest_difference:.1g}")

@@ -200,10 +200,9 @@ class Checkpoints:
                 f"the checkpoint of step {state.step} could not be written to {place} ({error}); {kept}"
             ) from None
         _sync(self.folder)
-        newest = self._newest()
-        kept_places = {place, newest.get(state.best.step) if state.best else None}
+        best = None if state.best is None else self._newest().get(state.best.step)
         for other in [*self.folder.glob(".step-*.writing"), *(found for _, _, found in self._places())]:
-            if other not in kept_places:
+            if other not in (place, best):
                 shutil.rmtree(other, ignore_errors=True)
 
     def _places(self) -> list[tuple[int, int, Path]]:

@@ -49,7 +49,7 @@ class Recipe:
     beta: float = 0.1  # ci: weight of the KL divergence from uniform
     gamma: float = 0.1  # entropy_ci: weight of the entropy
     label_smoothing: float = 0.1  # label_smoothing: fraction of the target that is uniform
-    focus: float = 3.0  # focal: exponent; the larger, the less a correctly classified example counts
+    focus: float = 3.0  # focal: exponent; larger values reduce the weight of correctly classified examples
     last_share: float | None = None  # use the loss in this last fraction of the steps, cross-entropy before; None: all
     start_from: str | None = None  # trained run to take weights from; only the last fraction, default 0.2, is trained
 
@@ -100,7 +100,7 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
     return [
         *((name, getattr(recipe, name) in names, f"be one of {', '.join(names)}") for name, names in _CHOICES.items()),
         ("image_size", 8 <= recipe.image_size <= 1024, "lie in [8, 1024]"),
-        # Its five poolings and fully connected layers fit no other size.
+        # Its five pooling layers and its fully connected layers require this size.
         ("image_size", recipe.model != "vgg16" or 32 <= recipe.image_size <= 63, "lie in [32, 63] for vgg16"),
         ("train_images", recipe.train_images is None or recipe.train_images >= 1, "be at least 1"),
         ("validation", 0 <= recipe.validation < 1, "lie in [0, 1)"),

@@ -100,7 +100,7 @@ PresetName = Literal["paper", "small"]
 
 _SMALL: dict[str, dict[str, Any]] = {
     "vgg16": {"batch_size": 128},
-    # The passes of these share almost nothing: an epoch on all of CIFAR-100 would take half an hour.
+    # Their stochastic passes share little computation: an epoch on all of CIFAR-100 would take half an hour.
     "wide_resnet16_8": {"train_images": 10_000, "epochs": 15},
     "densenet40_12": {"train_images": 10_000, "epochs": 15},
 }
