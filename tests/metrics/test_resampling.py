@@ -11,7 +11,7 @@ import singleshot as ss
 from singleshot.metrics import Examples, adaptive_ece, bootstrap, debiased_ece
 from singleshot.metrics.estimates import Estimator
 from singleshot.metrics.resampling import SortedExamples, draw_counts, resample, resample_groups
-from singleshot.metrics.significance import compare_resampled, resampled_metrics
+from singleshot.metrics.significance import compare_resampled
 
 
 @pytest.mark.parametrize(("size", "ties"), [(1, False), (2, True), (60, False), (60, True)])
@@ -88,7 +88,9 @@ def test_groups_of_examples_give_nearly_the_same_intervals() -> None:
         assert grouped[name].low == pytest.approx(one.low, abs=0.25 * width), name
         assert grouped[name].high == pytest.approx(one.high, abs=0.25 * width), name
     for groups in (None, 1000):
-        first, second = (resampled_metrics(one, ("ece", "nll"), replicates=300, groups=groups) for one in (a, b))
+        first, second = (
+            Estimator(one).resample(300, 0, ("ece", "nll"), groups=groups, by_position=True) for one in (a, b)
+        )
         found = compare_resampled(first, second, "nll")
         assert found.low < found.difference < found.high < 0
         if groups is None:

@@ -14,9 +14,9 @@ from singleshot.evaluation.core import (
     Evaluation,
     resampled_groups,
 )
-from singleshot.metrics.estimates import Resampled
+from singleshot.metrics.estimates import Estimator, Resampled
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.significance import Comparison, compare_resampled, resampled_metrics
+from singleshot.metrics.significance import Comparison, compare_resampled
 
 COMPARED = ("accuracy", "ece", "nll", "brier")
 """Metrics that are compared."""
@@ -83,4 +83,4 @@ class Baseline:
 
     def _resample(self, examples: Examples) -> Resampled:
         groups = resampled_groups(len(examples))
-        return resampled_metrics(examples, COMPARED, replicates=self._replicates, bins=self._bins, groups=groups)
+        return Estimator(examples, self._bins).resample(self._replicates, 0, COMPARED, groups=groups, by_position=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singleshot.common.checks import check_range
+from singleshot.common.checks import check_range, check_size
 from singleshot.metrics.binning import (
     Array,
     BinSums,
@@ -131,6 +131,7 @@ class Estimator:
         by_position: bool = False,
     ) -> Resampled:
         """Compute the metrics of bootstrap resamples, see `draw_resamples`."""
+        check_size("replicates", replicates, least=2)
         draws = draw_resamples(self.table, replicates, seed, groups=groups, by_position=by_position)
         blocks = [self.metrics(block, names, unbiased=True) for block in draws]
         values = {name: np.concatenate([block[name] for block in blocks]) for name in names}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from singleshot.common.checks import check_range, check_size
+from singleshot.common.checks import check_range
 from singleshot.metrics.binning import Array
 from singleshot.metrics.estimates import BIASED_UP, Estimator
 from singleshot.metrics.examples import Examples
@@ -66,7 +66,6 @@ def bootstrap(
     >>> print(intervals["accuracy"])
     0.75 [0.3006, 0.9544]
     """
-    check_size("replicates", replicates, least=2)
     check_range("level", level, "(0, 1)")
     estimator = Estimator(examples, bins)
     plain, centres, resampled = estimator.resample(replicates, seed, groups=groups)

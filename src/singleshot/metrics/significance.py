@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,6 +108,7 @@ def paired_bootstrap(
     >>> round(comparison.difference, 3), comparison.a_is_better
     (-0.18, 1.0)
     """
+    check_choice("metric", metric, METRICS)
     check_range("level", level, "(0, 1)")
     if len(a) != len(b):
         raise ValueError(f"a and b must be predictions of the same examples, got {len(a)} and {len(b)} of them")
@@ -118,7 +118,7 @@ def paired_bootstrap(
             "the same way first"
         )
     first, second = (
-        resampled_metrics(examples, (metric,), replicates=replicates, seed=seed, bins=bins) for examples in (a, b)
+        Estimator(examples, bins).resample(replicates, seed, (metric,), by_position=True) for examples in (a, b)
     )
     if not np.isfinite([first.plain[metric], second.plain[metric]]).all():
         raise ValueError(
@@ -126,25 +126,6 @@ def paired_bootstrap(
             "logits= or another metric"
         )
     return compare_resampled(first, second, metric, level=level)
-
-
-def resampled_metrics(
-    examples: Examples,
-    metrics: Sequence[str],
-    *,
-    replicates: int = 1000,
-    seed: int = 0,
-    bins: int = 20,
-    groups: int | None = None,
-) -> Resampled:
-    """Compute metrics of one classifier for `compare_resampled`, all from one set of resamples.
-
-    ``groups`` resamples random groups of examples, as in `bootstrap`.
-    """
-    for metric in metrics:
-        check_choice("metric", metric, METRICS)
-    check_size("replicates", replicates, least=2)
-    return Estimator(examples, bins).resample(replicates, seed, metrics, groups=groups, by_position=True)
 
 
 def compare_resampled(a: Resampled, b: Resampled, metric: str, *, level: float = 0.95) -> Comparison:
