@@ -129,8 +129,8 @@ def test_the_size_of_the_last_feature_map(build: Build) -> None:
         if isinstance(module, nn.AdaptiveAvgPool2d | nn.Flatten):
             module.register_forward_hook(lambda _, inputs, __: sizes.append(tuple(inputs[0].shape[2:])))
     network(torch.randn(2, 3, 32, 32))
-    expected = {vgg16: (1, 1), resnet18: (4, 4), resnet34: (4, 4)}.get(build, (8, 8))
-    assert sizes[0] == expected
+    expected: dict[Build, tuple[int, int]] = {vgg16: (1, 1), resnet18: (4, 4), resnet34: (4, 4)}
+    assert sizes[0] == expected.get(build, (8, 8))
 
 
 @pytest.mark.parametrize("build", NETWORKS)

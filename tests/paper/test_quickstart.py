@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -69,9 +70,9 @@ def test_evaluation_is_one_pass_without_noise(monkeypatch: pytest.MonkeyPatch) -
     modes: list[bool] = []
 
     class Spy(SmallCNN):
-        def forward(self, images: torch.Tensor) -> torch.Tensor:
-            modes.append(self.training)
-            return super().forward(images)
+        def __init__(self, *sizes: Any, **options: Any) -> None:
+            super().__init__(*sizes, **options)
+            self.features[0].register_forward_pre_hook(lambda *_: modes.append(self.training))
 
     monkeypatch.setattr(quickstart, "SmallCNN", Spy)
     QuickstartJob("vwci", 0, QUICK).train_and_evaluate()

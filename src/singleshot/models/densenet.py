@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from singleshot.models.layers import check_network, initialize_convolutions, scaled
 
 
-class DenseNet(nn.Module):
+class DenseNet(nn.Sequential):
     """Three dense blocks, in which each layer receives the outputs of all layers before it, with pooling in between.
+
+    Maps images (B, in_channels, H, W), designed for 32×32, to logits (B, num_classes).
 
     Args:
         layers: layers per dense block; the depth of the network is 3 · layers + 4.
@@ -45,11 +47,6 @@ class DenseNet(nn.Module):
         nn.init.zeros_(linear.bias)
         self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear)
         initialize_convolutions(self)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Map images (B, in_channels, H, W), designed for 32×32, to logits (B, num_classes)."""
-        logits: Tensor = self.head(self.features(images))
-        return logits
 
 
 class DenseLayer(nn.Module):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from singleshot.models.layers import check_network, initialize_convolutions, scaled
 from singleshot.sampling.stochastic_depth import StochasticDepthBlock, linear_survival
 
 
-class ResNet(nn.Module):
+class ResNet(nn.Sequential):
     """A 3×3 stem, stages of basic blocks that double the channels and halve the image, pooling and a linear layer.
+
+    Maps images (B, in_channels, H, W), designed for 32×32, to logits (B, num_classes).
 
     Args:
         stages: blocks per stage; the first stage has 64 channels and keeps the image size.
@@ -46,11 +48,6 @@ class ResNet(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
         initialize_convolutions(self)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Map images (B, in_channels, H, W), designed for 32×32, to logits (B, num_classes)."""
-        logits: Tensor = self.head(self.blocks(self.stem(images)))
-        return logits
 
 
 def resnet18(num_classes: int, **options: Any) -> ResNet:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 
 
-class SmallCNN(nn.Module):
+class SmallCNN(nn.Sequential):
     """Two convolutions, a hidden layer, and dropout before each fully connected layer.
+
+    Maps images (B, in_channels, image_size, image_size) to logits (B, num_classes).
 
     Args:
         image_size: height and width of the images, an even number.
@@ -35,8 +37,3 @@ class SmallCNN(nn.Module):
             nn.Dropout(dropout),
             nn.Linear(8 * width, num_classes),
         )
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Map images (B, in_channels, image_size, image_size) to logits (B, num_classes)."""
-        logits: Tensor = self.classifier(self.features(images))
-        return logits

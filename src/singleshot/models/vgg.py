@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from singleshot.models.layers import check_network, initialize_convolutions, scaled
 
 STAGE_CHANNELS = (64, 128, 256, 512, 512)
 
 
-class VGG(nn.Module):
+class VGG(nn.Sequential):
     """Five stages of 3×3 convolutions, each halving the image, and three fully connected layers.
+
+    Maps images (B, in_channels, 32, 32) to logits (B, num_classes).
 
     Args:
         stages: convolutions per stage.
@@ -55,11 +57,6 @@ class VGG(nn.Module):
         nn.init.normal_(last.weight, std=0.01)
         for layer in (*hidden, last):
             nn.init.zeros_(layer.bias)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Map images (B, in_channels, 32, 32) to logits (B, num_classes)."""
-        logits: Tensor = self.classifier(self.features(images))
-        return logits
 
 
 def vgg16(num_classes: int, **options: Any) -> VGG:

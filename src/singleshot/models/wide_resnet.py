@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from singleshot.models.layers import check_network, initialize_convolutions, scaled
 
 
-class WideResNet(nn.Module):
+class WideResNet(nn.Sequential):
     """Three groups of wide pre-activation blocks; the second and third halve the image.
+
+    Maps images (B, in_channels, H, W), designed for 32×32, to logits (B, num_classes).
 
     Args:
         blocks: blocks per group; the depth of the network is 6 · blocks + 4.
@@ -50,11 +52,6 @@ class WideResNet(nn.Module):
             nn.Linear(channels, num_classes),
         )
         initialize_convolutions(self)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Map images (B, in_channels, H, W), designed for 32×32, to logits (B, num_classes)."""
-        logits: Tensor = self.head(self.blocks(self.stem(images)))
-        return logits
 
 
 class WideBlock(nn.Module):
