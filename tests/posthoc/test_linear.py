@@ -149,7 +149,7 @@ def test_fits_to_right_or_wrong_predictions_only_are_finite(fit: Fit, wrong: boo
     labels = torch.arange(30) % 3
     for size in (1.0, 1e30):
         logits = torch.eye(3, dtype=torch.float64)[(labels + wrong) % 3] * size
-        with pytest.warns(UserWarning, match="only its regularisation keeps it finite") as caught:
+        with pytest.warns(UserWarning, match="Only regularisation keeps the fit finite") as caught:
             scaling = fit(logits, labels)
         assert caught[0].filename == __file__
         assert bool(scaling(logits).isfinite().all())

@@ -63,8 +63,8 @@ def start_of_fit(logits: Any, labels: Any) -> tuple[Tensor, Tensor, float]:
         )
     if isinstance(best, NoFiniteTemperature):
         warnings.warn(
-            f"no finite temperature minimises the NLL: {best.reason}. The fit starts from unscaled logits, and only "
-            "regularisation keeps it finite; use more data, with both right and wrong predictions.",
+            f"no finite temperature minimises the NLL: {best.reason}. Only regularisation keeps the fit finite; use "
+            "more data, with both right and wrong predictions.",
             stacklevel=4,
         )
     return logits, labels, temperature
