@@ -93,8 +93,6 @@ class LabelReader:
                     f"{location(row)} is {labels[row]}"
                 )
             return labels.astype(np.int64)
-        if labels.dtype.kind not in "iuUSTO":
-            raise ValueError(f"{self._path}: labels must be integers or class names, got {labels.dtype}")
         if labels.dtype.kind == "S":
             labels = np.char.decode(labels, "utf-8")
         texts = [str(label).strip() for label in labels.tolist()]

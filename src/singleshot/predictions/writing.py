@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterable
-from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +65,17 @@ def write_predictions(
 
 def _write_arrays(logits_path: Path, labels_path: Path, chunks: Chunks, path: Path) -> tuple[int, ...]:
     """Write the chunks, and return the shape of all logits."""
-    with ExitStack() as stack:
-        writers: tuple[NpyWriter, NpyWriter] | None = None
-        for logits, labels in chunks:
+    remaining = iter(chunks)
+    first = next(remaining, None)
+    if first is None:
+        raise ValueError(f"{path}: no predictions to write")
+    with (
+        NpyWriter(logits_path, first[0].dtype, first[0].shape[1:]) as all_logits,
+        NpyWriter(labels_path, np.dtype(np.int64), ()) as all_labels,
+    ):
+        for logits, labels in chain([first], remaining):
             if len(logits) != len(labels):
                 raise ValueError(f"{path}: a chunk has {len(logits)} rows of logits and {len(labels)} labels")
-            if writers is None:
-                writers = (
-                    stack.enter_context(NpyWriter(logits_path, logits.dtype, logits.shape[1:])),
-                    stack.enter_context(NpyWriter(labels_path, np.dtype(np.int64), ())),
-                )
-            writers[0].append(logits)
-            writers[1].append(labels.astype(np.int64, copy=False))
-        if writers is None:
-            raise ValueError(f"{path}: no predictions to write")
-        return writers[0].count, *writers[0].item_shape
+            all_logits.append(logits)
+            all_labels.append(labels.astype(np.int64, copy=False))
+    return all_logits.count, *all_logits.item_shape
