@@ -96,7 +96,7 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
         if response.status != 206:  # the server ignored the range
             start, total = 0, response.headers.get("Content-Length", "")
         elif not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-            part.unlink()
+            part.unlink(missing_ok=True)
             raise _TransferError("the server sent a different range than requested")
         if total.isdecimal() and int(total) != size:
             raise DownloadError(f"{url}: the server has a different file ({int(total):,} bytes, expected {size:,})")
