@@ -132,7 +132,7 @@ def test_the_oracle_is_the_best_beta_of_each_column() -> None:
 def test_repeated_rows_are_the_same_everywhere() -> None:
     assert repeated(published_rows("1"), ("baseline", "vwci"), FIVE_BETAS) == {}
     assert repeated(published_rows("2"), ("vwci",), TABLE_1) == {}
-    # Only with the data sets exchanged, compared to what the paper prints above these rows.
+    # The paper prints the names of the two data sets of Table 3 in the wrong order.
     assert repeated(published_rows("3"), ("baseline", "vwci"), TABLE_1) == {}
 
 

@@ -67,7 +67,7 @@ def sample_deviation(values: Sequence[float]) -> float | None:
 
 
 def format_seeds(found: int, wanted: int) -> str:
-    """Return the number of seeds behind a number, and the wanted number if it differs.
+    """Return the number of finished seeds, and the wanted number if it differs.
 
     >>> format_seeds(3, 3), format_seeds(2, 3)
     ('3', '2 of 3')

@@ -150,7 +150,7 @@ class GridRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
             return False
 
     def save(self, folder: Path) -> None:
-        """Write the request beside the results."""
+        """Write the request to the folder."""
         write_text(folder / REQUEST_FILE, json.dumps(msgspec.to_builtins(self), indent=1) + "\n")
 
     @classmethod

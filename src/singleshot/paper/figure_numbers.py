@@ -1,4 +1,4 @@
-"""The runs in the figures of the paper, and the numbers behind them."""
+"""The runs in the figures of the paper, and their numbers for JSON."""
 
 from __future__ import annotations
 

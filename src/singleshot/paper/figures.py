@@ -142,7 +142,7 @@ def _draw_variance(networks: Sequence[Runs]) -> Figure:
 
 
 def _draw_passes(networks: Sequence[Runs]) -> Figure:
-    """Fig. 4: ECE of VWCI against the number of passes in training, beside the baseline."""
+    """Fig. 4: ECE of VWCI against the number of passes in training, and ECE of the baseline."""
     figure = _new_figure(width=5.5, height=3.0 + 0.5 * len(networks))
     ax = figure.subplots()
     found = [runs_by_method("fig4", network) for network in networks]
@@ -165,7 +165,7 @@ def _draw_passes(networks: Sequence[Runs]) -> Figure:
 
 
 def _draw_coverage(networks: Sequence[Runs]) -> Figure:
-    """Fig. 5: coverage of the baseline, the best CI and VWCI, and of VWCI beside CI with every β."""
+    """Fig. 5: coverage of the baseline, the best CI and VWCI, and of VWCI and CI with every β."""
     figure = _new_figure(height=4.2 * len(networks))
     for network, (left, right) in _rows(figure, networks, columns=2):
         _plot_coverage(left, {title: runs for title, runs in _compared("fig5", network).items() if runs is not None})

@@ -30,7 +30,7 @@ def describe_scale(recipe: Recipe, results: Sequence[Result] = ()) -> str:
 
 
 def row_notes(methods: Sequence[str], eligible: int, measured: int) -> Iterator[str]:
-    """Explain which values are marked and what the rows mean."""
+    """Explain the marked values and the rows."""
     oracle = ""
     if CI_ORACLE in methods:
         oracle = "; CI[Oracle] is not eligible: it takes the best β of each column by looking at the test images"
@@ -90,7 +90,7 @@ def time_note(times: Sequence[tuple[Estimate | None, int]]) -> str:
 
 
 def run_notes(results: Sequence[Result]) -> Iterator[str]:
-    """Report differences between runs that should have been made alike."""
+    """Report different versions, machines or images among the runs."""
     versions = {
         title: sorted({printable(str(result.environment.get(name))) for result in results})
         for name, title in _VERSIONS.items()

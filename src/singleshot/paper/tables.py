@@ -53,7 +53,7 @@ class Row:
 
     @property
     def seeds(self) -> int:
-        """Number of seeds behind every measured number."""
+        """Number of seeds of every measured number."""
         return self.measured["accuracy"].seeds if self.measured else 0
 
     def numbers(self) -> dict[str, dict[str, float | None]]:
@@ -87,7 +87,7 @@ class Table:
 
     @property
     def caption(self) -> str:
-        """What was measured, at which scale, with how many seeds, and what is missing."""
+        """The table, network, data set, scale and number of seeds, and the number of missing runs."""
         seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds (mean ± standard error)"
         name = f"Table {self.experiment.removeprefix('table')} of the paper"
         missing = f" {self.missing} of {self.runs} runs are missing." if self.missing else ""
