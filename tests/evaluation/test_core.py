@@ -12,14 +12,14 @@ import torch
 import oracle
 from predictions.files import WRITERS, predictions
 from singleshot.evaluation import core
-from singleshot.evaluation.core import Evaluation, evaluate_arrays, evaluate_file
+from singleshot.evaluation.core import Evaluation, evaluate_batches, evaluate_file
 from singleshot.metrics import Examples, bootstrap
 from singleshot.predictions import read_predictions
 
 
 def evaluate_logits(rows: int, classes: int = 3, **options: Any) -> Evaluation:
     scores, labels = predictions(rows, classes, "logits")
-    return evaluate_arrays(logits=scores, labels=labels, **options)
+    return evaluate_batches([{"logits": scores, "labels": labels}], **options)
 
 
 @pytest.mark.parametrize("name", ["npz", "csv", "parquet"])
@@ -38,7 +38,7 @@ def test_metrics_of_files_and_arrays_match_the_oracle(name: str, tmp_path: Path)
         assert found.intervals == bootstrap(whole, replicates=30, bins=9)
         assert found.consistency is not None
         arrays: Any = {kind: torch.from_numpy(scores), "labels": torch.from_numpy(labels)}
-        in_memory = evaluate_arrays(**arrays, bins=9, replicates=30, classwise=True)
+        in_memory = evaluate_batches([arrays], bins=9, replicates=30, classwise=True)
         assert in_memory.metrics() == metrics
         assert in_memory.intervals == found.intervals
 
@@ -55,7 +55,7 @@ def test_the_classwise_ece_has_an_interval_with_enough_examples() -> None:
 
 def test_intervals_of_many_examples_are_computed_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores, labels = predictions(60, 3, "logits")
-    for name in ("npz", "csv"):  # the length of a text file is not known in advance
+    for name in ("npz", "csv"):
         path, _ = WRITERS[name](tmp_path, scores, labels, "logits")
         file = read_predictions(path)
         monkeypatch.setattr(core, "MAX_RESAMPLED", 60)
@@ -90,11 +90,12 @@ def test_extreme_scores() -> None:
         (np.array([[3e38, 3e38]] * 30, np.float32), np.zeros(30, int), 1.0),  # a sum that overflows
     ]
     for scores, labels, accuracy in cases:
-        found = evaluate_arrays(logits=scores, labels=labels, replicates=10)
+        found = evaluate_batches([{"logits": scores, "labels": labels}], replicates=10)
         assert found.result.accuracy == accuracy
         assert found.intervals["accuracy"].low <= accuracy <= found.intervals["accuracy"].high
     # a label with probability 0 has an infinite NLL without an interval
-    found = evaluate_arrays(probs=np.array([[1.0, 0.0], [0.5, 0.5]] * 15), labels=np.array([1, 0] * 15), replicates=10)
+    probs = np.array([[1.0, 0.0], [0.5, 0.5]] * 15)
+    found = evaluate_batches([{"probs": probs, "labels": np.array([1, 0] * 15)}], replicates=10)
     assert found.metrics()["nll"] == np.inf
     assert np.isnan(found.intervals["nll"].low)
     content = found.to_dict()

@@ -43,10 +43,10 @@ def test_a_run_has_the_metrics_of_its_predictions_and_is_loaded_once(
     count(runs, "load_dataset", "data")
     count(Run, "new_model", "model")
     count(runs, "write_predictions", "file")
-    plain = runs.evaluate_run(run.folder, replicates=20)
+    plain = runs.LoadedRun.open(run.folder).evaluate(replicates=20)
     assert calls == ["model", "data"]
     file = tmp_path / "out" / "p.npz"
-    written = runs.evaluate_run(run.folder, replicates=20, predictions=file)
+    written = runs.LoadedRun.open(run.folder).evaluate(replicates=20, predictions=file)
     assert calls == ["model", "data"] * 2 + ["file"]
     predictions = read_predictions(file)
     assert predictions.class_names == run.info.class_names
@@ -55,7 +55,7 @@ def test_a_run_has_the_metrics_of_its_predictions_and_is_loaded_once(
     assert plain.intervals == from_file.intervals
     assert plain.source == {"run": str(run.folder), "split": "test", "weights": "last", "step": run.checkpoint().step}
     assert np.isfinite(plain.metrics()["ece"])
-    held_out = runs.evaluate_run(run.folder, split="validation", weights="best", replicates=0)
+    held_out = runs.LoadedRun.open(run.folder, split="validation", weights="best").evaluate(replicates=0)
     assert held_out.title.startswith(f"{run.folder}: {held_out.result.count:,} validation images, one forward pass")
     with pytest.raises(ValueError, match="split"):
-        runs.evaluate_run(run.folder, split="dev")
+        runs.LoadedRun.open(run.folder, split="dev")

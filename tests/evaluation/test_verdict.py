@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from singleshot.evaluation.core import evaluate_arrays
+from singleshot.evaluation.core import evaluate_batches
 from singleshot.evaluation.verdict import Tone, measure_advice, verdict
 from singleshot.metrics.examples import Examples
 from singleshot.training.recipe import LossName, MeasureName, Recipe
@@ -19,16 +19,14 @@ def verdict_on_logits(factor: float, rows: int, replicates: int | None = 100) ->
     random = np.random.default_rng(3)
     logits = random.normal(size=(rows, 4)) * 1.5
     labels = (logits + random.gumbel(size=logits.shape)).argmax(1)
-    return verdict(evaluate_arrays(logits=logits * factor, labels=labels, replicates=replicates, keep_examples=True))
+    batch = {"logits": logits * factor, "labels": labels}
+    return verdict(evaluate_batches([batch], replicates=replicates, keep_examples=True))
 
 
 def verdict_on_two_classes(confidence: Any, right: Any) -> tuple[str, Tone]:
     """Verdict on two classes, of which the first is always predicted."""
-    probs = np.stack([confidence, 1 - confidence], 1)
-    evaluation = evaluate_arrays(
-        probs=probs, labels=1 - right.astype(int), replicates=100, keep_examples=True, test_calibration=False
-    )
-    return verdict(evaluation)
+    batch = {"probs": np.stack([confidence, 1 - confidence], 1), "labels": 1 - right.astype(int)}
+    return verdict(evaluate_batches([batch], replicates=100, keep_examples=True, test_calibration=False))
 
 
 def test_over_and_underconfident() -> None:

@@ -11,7 +11,7 @@ import torch
 from singleshot.common.environment import describe_environment
 from singleshot.common.splits import split_training
 from singleshot.data import load_dataset
-from singleshot.evaluation.runs import evaluate_run
+from singleshot.evaluation.runs import LoadedRun
 from singleshot.grid import training_job
 from singleshot.grid.training_job import MEASURED_PASSES, TrainingJob
 from singleshot.metrics import Calibration, VarianceHistogram
@@ -107,7 +107,7 @@ def test_results_agree_with_a_direct_evaluation(tmp_path: Path) -> None:
     result = job.execute(tmp_path)
     run = Run.open(tmp_path / job.key)
     for split in ("test", "validation"):
-        direct = evaluate_run(run.folder, split=split, replicates=0).result
+        direct = LoadedRun.open(run.folder, split=split).evaluate(replicates=0).result
         assert result.metrics(split) == pytest.approx(direct.metrics())
     assert result.rescaled is not None
     assert (result.rescaled.fitted_on, result.seconds > 0) == ("validation", True)

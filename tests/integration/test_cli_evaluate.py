@@ -115,13 +115,16 @@ def test_runs_and_files_are_compared(
     (place / "runs").mkdir()
     calls: list[dict[str, Any]] = []
 
-    def evaluate_run(folder: Path, *, split: str, weights: str, data_root: Any, device: str, **options: Any) -> Any:
-        calls.append({"split": split, **options})
-        options.pop("predictions")
-        found = evaluate_file(read_predictions("test.npz"), **options)
-        return replace(found, name=str(folder), source={"run": str(folder), "step": 7})
+    class FakeRun:
+        def __init__(self, folder: Path, *, split: str, **_: Any) -> None:
+            self.folder, self.split = str(folder), split
 
-    monkeypatch.setattr("singleshot.evaluation.runs.evaluate_run", evaluate_run)
+        def evaluate(self, *, predictions: Path | None, **options: Any) -> Any:
+            calls.append({"split": self.split, "predictions": predictions})
+            found = evaluate_file(read_predictions("test.npz"), **options)
+            return replace(found, name=self.folder, source={"run": self.folder, "step": 7})
+
+    monkeypatch.setattr("singleshot.evaluation.runs.LoadedRun.open", FakeRun)
     run(evaluate, "runs", "--json", "--replicates", "10", "--split", "validation", "--predictions", "out.npz")
     found = shown_json(capsys)
     assert (found["run"], found["step"], "intervals" in found) == ("runs", 7, True)

@@ -25,7 +25,7 @@ from running import (
 )
 from safetensors.torch import load_file
 
-from singleshot.evaluation.runs import evaluate_run
+from singleshot.evaluation.runs import LoadedRun
 from singleshot.training import Run
 from singleshot.training.processes import Processes
 from singleshot.training.run import METRICS
@@ -54,7 +54,7 @@ def test_a_run_of_two_processes_prints_once_and_evaluates_all_images(tmp_path: P
     assert started[1].output == ""
     epochs = [record for record in Run.open(folder).records() if record["kind"] == "epoch"]
     assert [record["epoch"] for record in epochs] == [1, 2]
-    evaluation = evaluate_run(folder, split="validation", replicates=0)
+    evaluation = LoadedRun.open(folder, split="validation").evaluate(replicates=0)
     assert Run.open(folder).checkpoint().step == epochs[-1]["step"]
     assert evaluation.result.count == 90
     for name, value in evaluation.result.metrics().items():

@@ -19,7 +19,7 @@ from running import TINY, finish, saved_step, tensors_of, train_command, wait_fo
 from singleshot.common.errors import StoppedError
 from singleshot.common.files import exclusive
 from singleshot.data import load_dataset
-from singleshot.evaluation.runs import evaluate_run
+from singleshot.evaluation.runs import LoadedRun
 from singleshot.training import Recipe, Run, preset, train
 from singleshot.training.checkpoint import STATE
 from singleshot.training.display import Callback
@@ -211,7 +211,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
     one, other = (train(quick(seed=seed), tmp_path / str(seed)) for seed in (0, 1))
     shutil.rmtree(one.folder / "checkpoints")
     shutil.copytree(other.folder / "checkpoints", one.folder / "checkpoints")
-    for use in (lambda: evaluate_run(one.folder), lambda: train(quick(seed=0), one.folder)):
+    for use in (lambda: LoadedRun.open(one.folder), lambda: train(quick(seed=0), one.folder)):
         with pytest.raises(ValueError, match="belongs to another recipe"):
             use()
 
@@ -258,7 +258,7 @@ def test_a_changed_data_set_is_not_evaluated(tmp_path: Path, monkeypatch: pytest
     fewer = replace(whole, test=whole.test.take(torch.arange(10)))
     monkeypatch.setattr("singleshot.evaluation.runs.load_dataset", lambda *args, **options: fewer)
     with pytest.raises(ValueError, match="was trained on other data"):
-        evaluate_run(run.folder)
+        LoadedRun.open(run.folder)
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

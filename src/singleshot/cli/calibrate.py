@@ -132,7 +132,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult, after: CalibrationResult) -> None:
-    from singleshot.evaluation.formatting import amount, metric_label, number
+    from singleshot.evaluation.formatting import LABELS, amount, number
     from singleshot.evaluation.summary import average_gap
 
     how = f"{about['method']} {about['temperature']:.4f}" if "temperature" in about else about["method"]
@@ -140,7 +140,7 @@ def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult,
     print(printable(f"{about['file']}: {size}; {how}, from {about['learned_from']}"))
     print(f"  {'':<16} {'before':>8} {'after':>8}")
     for name in SHOWN:
-        print(f"  {metric_label(name):<16} {number(before.metrics()[name])} {number(after.metrics()[name])}")
+        print(f"  {LABELS[name]:<16} {number(before.metrics()[name])} {number(after.metrics()[name])}")
     print(f"Before: {average_gap(before)}\nAfter:  {average_gap(after)}")
     if about["judged_on_the_fitting_file"]:
         print("Fitted on the evaluated file: expect worse metrics on new data.")

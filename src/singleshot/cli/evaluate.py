@@ -74,20 +74,20 @@ def evaluate(  # noqa: PLR0917
     """
     _check_arguments(sources, figure, predictions)
     from singleshot.evaluation.comparison import Baseline
-    from singleshot.evaluation.core import Options, check_options, evaluate_file
-    from singleshot.evaluation.runs import evaluate_run
+    from singleshot.evaluation.core import check_options, evaluate_file
+    from singleshot.evaluation.runs import LoadedRun
     from singleshot.evaluation.summary import comparison_lines, evaluation_lines, table_lines
     from singleshot.predictions import read_predictions
     from singleshot.predictions.formats import is_predictions
 
     check_options(bins=bins, replicates=replicates, accuracy=accuracy)
     keep = accuracy is not None
-    options: Options = {"bins": bins, "classwise": classwise, "replicates": replicates, "keep_examples": keep}
-    of_run: dict[str, Any] = {"split": split, "weights": weights, "data_root": data_root, "device": device}
+    options: dict[str, Any] = {"bins": bins, "classwise": classwise, "replicates": replicates, "keep_examples": keep}
     found = []
     for source in sources:
         if not is_predictions(source):
-            found.append(evaluate_run(source, predictions=predictions, **of_run, **options))
+            run = LoadedRun.open(source, split=split, weights=weights, data_root=data_root, device=device)
+            found.append(run.evaluate(predictions=predictions, **options))
             continue
         if predictions is not None:
             raise ValueError(f"--predictions {predictions} is only for runs; {source} is a file of predictions")

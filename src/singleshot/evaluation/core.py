@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any
 
 from torch import Tensor
 
@@ -22,29 +22,15 @@ from singleshot.metrics.selective import Threshold, threshold_for_accuracy
 from singleshot.metrics.significance import ConsistencyTest, consistency_test
 from singleshot.predictions import Predictions
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 MAX_RESAMPLED = 1_000_000
 """With more examples, intervals are computed only on request: up to here they take seconds and a few megabytes."""
 MAX_EXACT = 100_000
 """With more examples, random groups of examples are resampled instead of single ones."""
 MIN_RESAMPLED = 30
-"""With fewer examples, there are no intervals: resamples of so few say little about new data."""
+"""With fewer examples, there are no intervals: resamples of so few are not informative."""
 DEFAULT_REPLICATES = 1000
 MAX_COLUMN_MAJOR = 32
 """Up to this many classes, scores are stored by class: a maximum over ten columns is faster than over many rows."""
-
-
-class Options(TypedDict, total=False):
-    """Keyword arguments that `evaluate_batches` and its wrappers share."""
-
-    bins: int
-    classwise: bool
-    replicates: int | None
-    keep_examples: bool
-    test_calibration: bool
-    on_batch: Callable[[ScoredBatch], None] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +84,6 @@ class Evaluation:
 def evaluate_batches(
     batches: Iterable[dict[str, Any]],
     *,
-    count: int | None = None,
     checked: bool = False,
     bins: int = 20,
     classwise: bool = False,
@@ -109,27 +94,24 @@ def evaluate_batches(
 ) -> Evaluation:
     """Evaluate predictions in one pass.
 
-    Memory is O(bins), plus 13 bytes per example while examples are kept: up to a million examples, and beyond if
-    ``replicates`` or ``keep_examples`` ask for it.
+    Memory is O(bins), plus 13 bytes per example for up to a million examples, or for all of them if ``replicates`` or
+    ``keep_examples`` is set.
 
     Args:
         batches: batches as the arguments of `Calibration.update`: ``logits`` or ``probs`` (n, C), and ``labels`` (n,).
-        count: number of examples, if known.
-        checked: whether the values of the scores were checked already.
+        checked: whether the scores have already been validated.
         bins: equal-width bins of the confidence.
         classwise: also compute the classwise ECE; its interval needs up to 100 MB and 200 examples per class.
         replicates: bootstrap resamples for the intervals, 0 for none. Default: 1,000, or none above a million
             examples. Fewer than 30 examples have no intervals.
-        keep_examples: keep the examples in any case, for thresholds.
+        keep_examples: always keep the examples, for thresholds.
         test_calibration: also test for perfect calibration if there are replicates.
         on_batch: called with every batch, validated and reduced.
     """
     check_options(bins=bins, replicates=replicates)
     calibration = Calibration(bins=bins, classwise=classwise)
-    by_default = not replicates and not keep_examples
-    is_long = by_default and (count or 0) > MAX_RESAMPLED
-    gathering = None if is_long else ExampleGathering()
-    groups = ClasswiseGroups(bins) if classwise and replicates != 0 and not is_long else None
+    gathering: ExampleGathering | None = ExampleGathering()
+    groups = ClasswiseGroups(bins) if classwise and replicates != 0 else None
     count, classes = 0, 0
     for given in batches:
         batch = ScoredBatch.of(**_column_major(given), checked=checked)
@@ -138,8 +120,8 @@ def evaluate_batches(
             on_batch(batch)
         count += len(batch)
         classes = batch.scores.shape[1]
-        if by_default and count > MAX_RESAMPLED:
-            gathering = groups = None  # the length of a text file is not known in advance
+        if count > MAX_RESAMPLED and not replicates and not keep_examples:
+            gathering = groups = None
         if gathering is not None:
             gathering.add(batch)
         if groups is not None:
@@ -163,17 +145,9 @@ def evaluate_batches(
     return Evaluation(result, examples, intervals, consistency, estimates)
 
 
-def evaluate_arrays(
-    *, logits: Any | None = None, probs: Any | None = None, labels: Any, **options: Unpack[Options]
-) -> Evaluation:
-    """Evaluate scores (N, C), given as logits or as probabilities, and labels (N,) in memory."""
-    scores = {name: values for name, values in (("logits", logits), ("probs", probs)) if values is not None}
-    return evaluate_batches([{**scores, "labels": labels}], count=len(labels), **options)
-
-
-def evaluate_file(predictions: Predictions, **options: Unpack[Options]) -> Evaluation:
-    """Evaluate a file that `read_predictions` opened."""
-    evaluation = evaluate_batches(predictions.batches(), count=predictions.count, checked=True, **options)
+def evaluate_file(predictions: Predictions, **options: Any) -> Evaluation:
+    """Evaluate a file that `read_predictions` opened, with the options of `evaluate_batches`."""
+    evaluation = evaluate_batches(predictions.batches(), checked=True, **options)
     path, kind, classes = predictions.path, predictions.kind, predictions.classes
     size = f"{amount(evaluation.result.count, 'example')}, {amount(classes, 'class', 'classes')}"
     return replace(
@@ -185,7 +159,7 @@ def evaluate_file(predictions: Predictions, **options: Unpack[Options]) -> Evalu
 
 
 def check_options(*, bins: int = 20, replicates: int | None = None, accuracy: float | None = None) -> None:
-    """Check numbers before work starts."""
+    """Check options before the evaluation starts."""
     check_size("bins", bins, least=1)
     if replicates:
         check_size("replicates", replicates, least=2)
@@ -194,7 +168,7 @@ def check_options(*, bins: int = 20, replicates: int | None = None, accuracy: fl
 
 
 def result_dict(result: CalibrationResult) -> dict[str, Any]:
-    """Metrics and bins for JSON, which has no infinity: an infinite NLL is null, with a field that says so."""
+    """Metrics and bins for JSON, which has no infinity: an infinite NLL is null, marked by ``nll_is_infinite``."""
     return {**result.to_dict(), **({"nll_is_infinite": True} if math.isinf(result.nll) else {})}
 
 

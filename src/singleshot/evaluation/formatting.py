@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 LABELS = {
     "accuracy": "Accuracy",
     "mean_confidence": "Mean confidence",
@@ -21,27 +19,12 @@ LABELS = {
     "overconfidence": "Overconfidence",
     "underconfidence": "Underconfidence",
 }
-"""Metrics in the order of the tables."""
-
-
-def metric_label(name: str) -> str:
-    """Name of a metric in a table.
-
-    >>> metric_label("adaptive_ece"), metric_label("my_score")
-    ('ECE, equal-mass', 'My score')
-    """
-    return LABELS.get(name, name.replace("_", " ").capitalize())
+"""Labels of the metrics, in the order of the tables."""
 
 
 def difference_label(name: str) -> str:
     """Name of a metric's difference: ECEs are compared after debiasing."""
-    return metric_label("debiased_ece" if name == "ece" else name)
-
-
-def table_order(names: Sequence[str]) -> list[str]:
-    """Sort metrics as in a table, unknown ones last."""
-    known = [name for name in LABELS if name in names]
-    return known + [name for name in names if name not in LABELS]
+    return LABELS["debiased_ece" if name == "ece" else name]
 
 
 def number(value: float, width: int = 8, sign: str = "") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +14,12 @@ from singleshot.common.splits import split_training
 from singleshot.common.text import printable
 from singleshot.data import Images, load_dataset
 from singleshot.data.augmentation import Normalization
-from singleshot.evaluation.core import Evaluation, evaluate_arrays
+from singleshot.evaluation.core import Evaluation, evaluate_batches
 from singleshot.evaluation.formatting import amount
 from singleshot.predictions import write_predictions
 from singleshot.training.inference import logits_of
 from singleshot.training.processes import select_device
 from singleshot.training.run import Run
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from singleshot.evaluation.core import Options
 
 SPLITS = ("test", "validation", "train")
 
@@ -63,12 +58,15 @@ class LoadedRun:
         normalization = run.normalization(target)
         return cls(run, split, weights, checkpoint.step, model.to(target).eval(), normalization, images, positions)
 
-    def evaluate(self, *, predictions: Path | None = None, **options: Unpack[Options]) -> Evaluation:
-        """Evaluate the run; with ``predictions``, also write its logits and labels to that .npz file."""
+    def evaluate(self, *, predictions: Path | None = None, **options: Any) -> Evaluation:
+        """Evaluate the run, with the options of `evaluate_batches`.
+
+        With ``predictions``, also write its logits and labels to that .npz file.
+        """
         logits, labels = logits_of(self.model, self.images, self.positions, self.normalization)
         if predictions is not None:
             write_predictions(predictions, [(logits.numpy(), labels.numpy())], class_names=self.run.info.class_names)
-        evaluation = evaluate_arrays(logits=logits, labels=labels, **options)
+        evaluation = evaluate_batches([{"logits": logits, "labels": labels}], **options)
         folder, size = self.run.folder, amount(len(self.positions), f"{self.split} image")
         return replace(
             evaluation,
@@ -78,24 +76,9 @@ class LoadedRun:
         )
 
 
-def evaluate_run(
-    folder: Path | str,
-    *,
-    split: str = "test",
-    weights: str = "last",
-    data_root: Path | None = None,
-    device: str = "auto",
-    predictions: Path | None = None,
-    **options: Unpack[Options],
-) -> Evaluation:
-    """Evaluate a run on a split of its dataset; see `evaluate_batches` for the options."""
-    loaded = LoadedRun.open(folder, split=split, weights=weights, data_root=data_root, device=device)
-    return loaded.evaluate(predictions=predictions, **options)
-
-
 def _split_images(run: Run, split: str, data_root: Path | None) -> tuple[Images, Tensor]:
     recipe = run.recipe
-    # Training left out unreadable images as well, otherwise there would be no run.
+    # Training fails on unreadable images unless it skips them too.
     dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=True)
     run.check_dataset(dataset)
     if split == "test":

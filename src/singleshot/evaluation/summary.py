@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from singleshot.common.text import printable
 from singleshot.evaluation.comparison import BaselineComparison
 from singleshot.evaluation.core import Evaluation
-from singleshot.evaluation.formatting import difference_label, metric_label, number, table_order
+from singleshot.evaluation.formatting import LABELS, difference_label, number
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.calibration import CalibrationResult
 
@@ -23,8 +23,8 @@ def evaluation_lines(evaluation: Evaluation, accuracy: float | None = None) -> l
     lines = [evaluation.title]
     if intervals:
         lines.append(f"  {'':<16} {'':8}   95 % interval")
-    for name in table_order(list(metrics)):
-        line = f"  {metric_label(name):<16} {number(metrics[name])}"
+    for name in (name for name in LABELS if name in metrics):
+        line = f"  {LABELS[name]:<16} {number(metrics[name])}"
         if name in intervals and math.isfinite(intervals[name].low):
             line += f"   {number(intervals[name].low, 0)} – {number(intervals[name].high, 0)}"
         lines.append(line)
@@ -48,10 +48,10 @@ def table_lines(evaluations: Sequence[Evaluation]) -> list[str]:
     widths = [max(8, len(name)) for name in names]
     heads = "  ".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
     lines = [f"  {'':<16}  {heads}"]
-    for metric in table_order(list(columns[0])):
+    for metric, label in LABELS.items():
         if all(metric in column for column in columns):
             values = "  ".join(number(column[metric], width) for column, width in zip(columns, widths, strict=True))
-            lines.append(f"  {metric_label(metric):<16}  {values}")
+            lines.append(f"  {label:<16}  {values}")
     return lines
 
 

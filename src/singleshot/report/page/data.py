@@ -13,7 +13,7 @@ from singleshot import __version__
 from singleshot.common.text import jsonable
 from singleshot.evaluation.comparison import COMPARED, Baseline, BaselineComparison
 from singleshot.evaluation.core import Evaluation
-from singleshot.evaluation.formatting import difference_label, metric_label
+from singleshot.evaluation.formatting import LABELS, difference_label
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.estimates import HIGHER_IS_BETTER
 from singleshot.report.page import curves
@@ -111,7 +111,7 @@ def model_data(report: ModelReport) -> dict[str, Any]:
 
 def _metric_column(name: str) -> dict[str, Any]:
     better = None if name == "mean_confidence" else "higher" if name in HIGHER_IS_BETTER else "lower"
-    return {"name": name, "title": metric_label(name), "better": better, "help": HELP[name]}
+    return {"name": name, "title": LABELS[name], "better": better, "help": HELP[name]}
 
 
 def _estimate(name: str, evaluation: Evaluation) -> dict[str, float | bool | None]:
