@@ -28,7 +28,7 @@ def test_calibrate_fits_on_one_file_and_fixes_another(place: Path, capsys: pytes
     found = shown_json(capsys)
     val, test = read_predictions("val.npz").load(), read_predictions("test.npz").load()
     assert found["temperature"] == pytest.approx(oracle_temperature(val.scores, val.labels), rel=1e-6)
-    assert found["judged_on_the_fitting_file"] is False
+    assert found["evaluated_on_fit_file"] is False
     fixed = read_predictions("fixed.npz")
     assert fixed.class_names == ("a", "b", "c", "d")
     np.testing.assert_allclose(fixed.load().scores, test.scores / found["temperature"], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Figures: the plotted bars and lines show the numbers of the results."""
+"""Figures: the plotted bars and lines match the numbers."""
 
 from __future__ import annotations
 
@@ -169,12 +169,6 @@ def test_risk_scale_ignores_the_first_few_examples_and_is_never_empty() -> None:
     ax = plot_risk_coverage({"net": risk_curve(np.arange(1, count + 1) / count, risk)})
     assert 0.1 < ax.get_ylim()[1] < 0.2
     assert plot_risk_coverage({"net": risk_curve([1.0], [0.0])}).get_ylim()[1] > 0
-
-
-def test_risk_coverage_needs_arrays_of_one_length() -> None:
-    for curve in (([0.5, 1.0], [0.1]), ([], []), ([[1.0]], [[1.0]])):
-        with pytest.raises(ValueError, match=r"curves\['net'\] must have coverage and risk of one length"):
-            plot_risk_coverage({"net": risk_curve(*curve)})
 
 
 def test_variance_bars_markers_and_cumulative_share_are_the_histogram() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from singleshot.cli.options import ReadOptions
 from singleshot.common.text import printable
 
 if TYPE_CHECKING:
@@ -19,16 +21,13 @@ SHOWN = ("accuracy", "mean_confidence", "ece", "mce", "nll", "brier")
 
 def calibrate(  # noqa: PLR0917
     file: Positional[Path],
+    files: OmitArgPrefixes[ReadOptions],
     fit_on: Path | None = None,
     method: Method = "temperature",
     output: Annotated[Path | None, arg(aliases=("-o",))] = None,
     save_scaling: Path | None = None,
     load_scaling: Path | None = None,
-    kind: Literal["logits", "probs"] | None = None,
-    scores: str | None = None,
-    labels: str | None = None,
     fit_labels: str | None = None,
-    labels_are: Literal["names", "indices"] | None = None,
     bins: int = 20,
     allow_same: bool = False,
     as_json: Annotated[bool, arg(name="json")] = False,
@@ -44,16 +43,13 @@ def calibrate(  # noqa: PLR0917
 
     Args:
         file: predictions to calibrate.
+        files: how to read files of predictions.
         fit_on: held-out predictions to fit on.
         method: temperature keeps every predicted class; the others are more flexible and need more data.
         output: write the new logits, labels and class names to this .npz file.
         save_scaling: write the fitted calibration to this .json file.
-        load_scaling: apply a calibration saved before, instead of --fit-on.
-        kind: logits or probs, if the name of the scores does not tell.
-        scores: name of the array that holds the scores, or prefix of the names of their columns.
-        labels: name of the array or column of labels; for an .npy file, the .npy file with its labels.
-        fit_labels: the same for --fit-on, if it differs; required to fit on an .npy file.
-        labels_are: meaning of integer labels, if classes are named by numbers other than their indices.
+        load_scaling: apply a saved calibration instead of --fit-on.
+        fit_labels: --labels of the file to fit on, if they differ; required to fit on an .npy file.
         bins: equal-width bins of the confidence for ECE and MCE.
         allow_same: allow fitting on FILE itself, which makes its metrics look better than they are.
         as_json: print every number as JSON, including the bins.
@@ -62,7 +58,7 @@ def calibrate(  # noqa: PLR0917
         raise ValueError("set either --fit-on FILE to fit a calibration, or --load-scaling FILE to apply a saved one")
     if load_scaling is not None and not load_scaling.is_file():
         raise ValueError(f"--load-scaling {load_scaling}: no such file")
-    label_files = [Path(name) for name in (labels, fit_labels) if name is not None and _is_npy(name)]
+    label_files = [Path(name) for name in (files.labels, fit_labels) if name is not None and _is_npy(name)]
     inputs = [path for path in (file, fit_on, load_scaling, *label_files) if path is not None]
     _check_output("--output", output, ".npz", inputs)
     _check_output("--save-scaling", save_scaling, ".json", inputs)
@@ -73,7 +69,7 @@ def calibrate(  # noqa: PLR0917
             "held-out predictions, or set --allow-same"
         )
     if fit_labels is None:
-        fit_labels = _labels_of_fit(fit_on, labels)
+        fit_labels = _labels_of_fit(fit_on, files.labels)
     from singleshot.common.checks import check_size
     from singleshot.evaluation.core import result_dict
     from singleshot.evaluation.rescaling import check_same_classes, fit_scaling, rescale
@@ -81,9 +77,9 @@ def calibrate(  # noqa: PLR0917
     from singleshot.predictions import read_predictions
 
     check_size("--bins", bins, least=1)
-    predictions = read_predictions(file, kind=kind, scores=scores, labels=labels, labels_are=labels_are)
+    predictions = read_predictions(file, **asdict(files))
     if fit_on is not None:
-        held_out = read_predictions(fit_on, kind=kind, scores=scores, labels=fit_labels, labels_are=labels_are)
+        held_out = read_predictions(fit_on, **asdict(replace(files, labels=fit_labels)))
         check_same_classes(held_out, predictions)
         scaling = fit_scaling(held_out, method)
     else:
@@ -91,10 +87,14 @@ def calibrate(  # noqa: PLR0917
     before, after = rescale(predictions, scaling, output=output, bins=bins)
     if save_scaling is not None:
         scaling.save(save_scaling)
-    about: dict[str, Any] = {"file": str(file), "learned_from": str(fit_on or load_scaling), "method": scaling.method}
+    about: dict[str, Any] = {
+        "file": str(file),
+        "calibrated_with": str(fit_on or load_scaling),
+        "method": scaling.method,
+    }
     if isinstance(scaling, TemperatureScaling):
         about["temperature"] = scaling.temperature
-    about["judged_on_the_fitting_file"] = is_same
+    about["evaluated_on_fit_file"] = is_same
     if as_json:
         results = {"before": result_dict(before), "after": result_dict(after)}
         print(json.dumps({**about, **results}, indent=2, allow_nan=False))
@@ -137,10 +137,10 @@ def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult,
 
     how = f"{about['method']} {about['temperature']:.4f}" if "temperature" in about else about["method"]
     size = f"{amount(after.count, 'example')}, {amount(classes, 'class', 'classes')}"
-    print(printable(f"{about['file']}: {size}; {how}, from {about['learned_from']}"))
+    print(printable(f"{about['file']}: {size}; {how}, from {about['calibrated_with']}"))
     print(f"  {'':<16} {'before':>8} {'after':>8}")
     for name in SHOWN:
         print(f"  {LABELS[name]:<16} {number(before.metrics()[name])} {number(after.metrics()[name])}")
     print(f"Before: {average_gap(before)}\nAfter:  {average_gap(after)}")
-    if about["judged_on_the_fitting_file"]:
+    if about["evaluated_on_fit_file"]:
         print("Fitted on the evaluated file: expect worse metrics on new data.")

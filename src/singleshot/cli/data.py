@@ -79,8 +79,8 @@ def check(name: NameOrFolder, data_root: DataRoot = None, as_json: AsJson = Fals
     from singleshot.cli.display import bars
     from singleshot.data.published.check import check_dataset
 
-    with bars() as shown:
-        result = check_dataset(name, data_root, on_progress=shown.images("checking"))
+    with bars() as bar:
+        result = check_dataset(name, data_root, on_progress=bar("checking", "images"))
     print(json.dumps(result.to_dict(), indent=2) if as_json else printable_lines("\n".join(_report(result))))
     if not result.is_ok:
         sys.exit(1)
@@ -128,6 +128,8 @@ def fetch(name: Name, data_root: DataRoot = None) -> None:
     from singleshot.cli.display import bars
     from singleshot.data.published.fetch import fetch_dataset
 
-    with bars() as shown:
-        result = fetch_dataset(name, data_root, on_download=shown.bytes, on_check=shown.images("checking"))
+    with bars() as bar:
+        result = fetch_dataset(
+            name, data_root, on_download=lambda title: bar(title, "MB"), on_check=bar("checking", "images")
+        )
     print(f"{name} is in {result.folder}")

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from singleshot.cli.options import ReadOptions, RunOptions
 from singleshot.common.text import printable
-
-if TYPE_CHECKING:
-    from singleshot.evaluation.core import Evaluation
 
 FIGURES = (".png", ".pdf", ".svg")
 
 
 def evaluate(  # noqa: PLR0917
     sources: Positional[tuple[Path, ...]],
-    kind: Literal["logits", "probs"] | None = None,
-    scores: str | None = None,
-    labels: str | None = None,
-    labels_are: Literal["names", "indices"] | None = None,
+    files: OmitArgPrefixes[ReadOptions],
+    runs: OmitArgPrefixes[RunOptions],
     bins: int = 20,
     classwise: bool = False,
     replicates: int | None = None,
     accuracy: float | None = None,
     figure: Path | None = None,
-    split: Literal["test", "validation", "train"] = "test",
-    weights: Literal["last", "best"] = "last",
     predictions: Path | None = None,
-    data_root: Path | None = None,
-    device: str = "auto",
     as_json: Annotated[bool, arg(name="json")] = False,
 ) -> None:
     """Measure accuracy and calibration, with intervals, of prediction files and trained runs.
@@ -54,22 +47,16 @@ def evaluate(  # noqa: PLR0917
     Example: singleshot evaluate runs/a --json
 
     Args:
+        files: how to read files of predictions.
+        runs: how to evaluate trained runs.
         sources: prediction files, or output folders of `singleshot train`.
-        kind: what the scores are if their name does not tell, or which to use if the file has both.
-        scores: name of the array that holds the scores, or prefix of the names of their columns.
-        labels: name of the array or column of labels; for an .npy file, the .npy file with its labels.
-        labels_are: meaning of integer labels, if classes are named by numbers other than their indices.
         bins: equal-width bins of the confidence.
         classwise: also compute the classwise ECE.
         replicates: bootstrap resamples for intervals and comparisons, 0 for none. Default: 1000 for 30 to a million
             examples, otherwise none.
         accuracy: also find the lowest confidence threshold that guarantees this accuracy.
         figure: draw reliability diagrams to this .png, .pdf or .svg file.
-        split: images of a run to evaluate on.
-        weights: the last checkpoint of a run, or the best on its validation images.
         predictions: also write the logits and labels of a run to this .npz file.
-        data_root: folder of the datasets of runs. Default: $SINGLESHOT_DATA, then the user's cache.
-        device: device for runs: cpu, cuda, cuda:1, mps, or auto.
         as_json: print every number as JSON, including the bins.
     """
     _check_arguments(sources, figure, predictions)
@@ -86,17 +73,18 @@ def evaluate(  # noqa: PLR0917
     found = []
     for source in sources:
         if not is_predictions(source):
-            run = LoadedRun.open(source, split=split, weights=weights, data_root=data_root, device=device)
+            run = LoadedRun.open(source, **asdict(runs))
             found.append(run.evaluate(predictions=predictions, **options))
             continue
         if predictions is not None:
             raise ValueError(f"--predictions {predictions} is only for runs; {source} is a file of predictions")
-        file = read_predictions(source, kind=kind, scores=scores, labels=labels, labels_are=labels_are)
-        found.append(evaluate_file(file, **options))
+        found.append(evaluate_file(read_predictions(source, **asdict(files)), **options))
     baseline = Baseline(found[0], replicates=replicates, bins=bins)
     compared = [] if replicates == 0 else [baseline.compare(one) for one in found[1:]]
     if figure is not None:
-        _save_figure(found, figure)
+        from singleshot.report.figures import save_reliability
+
+        save_reliability([(one.name, one.result) for one in found], figure)
     if as_json:
         content: dict[str, Any] = found[0].to_dict(accuracy)
         if len(found) > 1:
@@ -121,19 +109,3 @@ def _check_arguments(sources: tuple[Path, ...], figure: Path | None, predictions
         raise ValueError(f"--predictions {predictions} must end in .npz")
     if predictions is not None and len(sources) > 1:
         raise ValueError(f"--predictions {predictions} needs a single run, got {len(sources)} sources")
-
-
-def _save_figure(found: list[Evaluation], path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    from singleshot.common.files import write_atomically
-    from singleshot.report import plot_reliability
-
-    columns = min(len(found), 3)
-    rows = -(-len(found) // columns)
-    figure = Figure(figsize=(4 * columns, 4.8 * rows), layout="constrained")
-    axes = [figure.add_subplot(rows, columns, index + 1) for index in range(len(found))]
-    for ax, one in zip(axes, found, strict=True):
-        plot_reliability(one.result, ax=ax, title=one.name)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))

@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from singleshot.cli.display import say
 from singleshot.common.errors import StoppedError
@@ -20,9 +23,6 @@ from singleshot.grid.job import Job
 from singleshot.grid.progress import JobProgress, estimate_seconds, progress_of
 from singleshot.grid.store import ResultStore
 from singleshot.paper.experiments import GridRequest
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 REFRESH_SECONDS = 2.0
 
@@ -39,9 +39,11 @@ def output_folder(output: Path) -> Iterator[None]:
 
 def run_and_show(grids: Sequence[Grid], store: ResultStore, engine: Engine) -> list[Outcome]:
     """Run the missing jobs with a progress display, and return the failed outcomes."""
+    report_skipped(store)
     failed = []
     for grid in grids:
-        with GridDisplay(grid, store) as display:
+        display = _GridDisplay(grid, store)
+        with display.progress:
             failed += run_grid(grid, store, engine, display)
     return failed
 
@@ -59,15 +61,12 @@ def report_skipped(store: ResultStore) -> None:
         say(f"Skipped {printable(reason)}.")
 
 
-class GridDisplay(GridWatcher):
+class _GridDisplay(GridWatcher):
     """A progress bar on a terminal, one line per run elsewhere."""
 
     def __init__(self, grid: Grid, store: ResultStore) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
         self._grid, self._store = grid, store
-        self._progress = Progress(
+        self.progress = Progress(
             TextColumn("runs"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -75,37 +74,24 @@ class GridDisplay(GridWatcher):
             TextColumn("{task.fields[last]}", markup=False),
             console=Console(stderr=True),
         )
-        self._progress.disable = not self._progress.console.is_terminal
+        self.progress.disable = not self.progress.console.is_terminal
         done, total = self._count()
         if done:
             say(f"{done} of {total} runs were already finished.")
-        self._task = self._progress.add_task("", total=total, completed=done, last="")
-
-    def __enter__(self) -> GridDisplay:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._progress.stop()
+        self._task = self.progress.add_task("", total=total, completed=done, last="")
 
     def started(self, job: Job) -> None:
-        """Show the title of the job."""
-        self._progress.update(self._task, last=printable(job.title))
+        self.progress.update(self._task, last=printable(job.title))
 
     def lost(self, job: Job, reason: str) -> None:
-        """Report the restart."""
         self._line(f"{printable(job.title)} is restarted: {reason}.")
 
     def waiting(self, reason: str) -> None:
-        """Report the reason."""
         self._line(f"{printable(reason)}.")
 
     def finished(self, outcome: Outcome) -> None:
-        """Count the run and report its metrics or its error."""
         done, total = self._count()
-        self._progress.update(self._task, completed=done, total=total)
+        self.progress.update(self._task, completed=done, total=total)
         title = printable(outcome.job.title)
         if outcome.result is None:
             self._line(f"{title} failed: {outcome.error}")
@@ -115,15 +101,15 @@ class GridDisplay(GridWatcher):
         self._line(f"{done} of {total}: {title}: {shown}, {outcome.result.seconds:.0f} s")
 
     def _count(self) -> tuple[int, int]:
-        """Return the number of finished runs and of runs known to be needed."""
+        """Return the number of finished runs and of all known runs."""
         jobs = self._grid.jobs(self._store)
         return len(jobs) - len(self._store.missing(jobs)), len(jobs)
 
     def _line(self, text: str) -> None:
-        if self._progress.disable:
+        if self.progress.disable:
             say(text)
         else:
-            self._progress.console.print(printable_lines(text), markup=False, highlight=False)
+            self.progress.console.print(printable_lines(text), markup=False, highlight=False)
 
 
 def show_plan(request: GridRequest, output: Path, *, jobs: int, data_root: Path | None, as_json: bool) -> None:
@@ -154,9 +140,6 @@ def show_plan(request: GridRequest, output: Path, *, jobs: int, data_root: Path 
 
 def show_status(output: Path, *, as_json: bool) -> None:
     """Print the progress of the grid in a folder; on a terminal, keep it up to date until the grid is done."""
-    from rich.console import Console
-    from rich.live import Live
-
     request = GridRequest.load(output)
     store = ResultStore.open(output / "results")
     progress = _progress(request, store, output)
@@ -168,16 +151,14 @@ def show_status(output: Path, *, as_json: bool) -> None:
     report_skipped(store)
     console = Console()
     if not console.is_terminal:
-        for one in progress:
-            print(f"{one.job.key}  {one.state:8}  {one.share:4.0%}  {printable(one.job.title)}")
-        print(_summary(progress))
+        print(_status(progress, progress))
         return
-    with Live(_view(progress), console=console, auto_refresh=False) as live:
+    with Live(_active(progress), console=console, auto_refresh=False) as live:
         while is_held(output) and any(one.state != "done" for one in progress):
             time.sleep(REFRESH_SECONDS)
             store.refresh()
             progress = _progress(request, store, output)
-            live.update(_view(progress), refresh=True)
+            live.update(_active(progress), refresh=True)
     if any(one.state != "done" for one in progress):
         say("No process is running it; repeat the original command to resume.")
 
@@ -187,23 +168,16 @@ def _progress(request: GridRequest, store: ResultStore, output: Path) -> list[Jo
     return progress_of(list(jobs.values()), store, output / "runs")
 
 
-def _summary(progress: list[JobProgress]) -> str:
-    states = Counter(one.state for one in progress)
-    return ", ".join(f"{count} {state}" for state, count in states.most_common()) + f" of {len(progress)} runs"
+def _active(progress: list[JobProgress]) -> Text:
+    """Return the status with only the started runs: a grid has more runs than a terminal has lines."""
+    return Text(_status([one for one in progress if one.state in ("running", "stopped")], progress))
 
 
-def _view(progress: list[JobProgress]) -> Table:
-    """Return a table of the runs in progress, with a summary of all: a grid has more runs than a screen has lines."""
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("run", "state", "", "title", title=_summary(progress), box=None, pad_edge=False)
-    for one in progress:
-        if one.state in ("running", "stopped"):
-            bar = ProgressBar(total=1.0, completed=one.share, width=20)
-            table.add_row(one.job.key, one.state, bar, Text(printable(one.job.title)))
-    return table
+def _status(shown: list[JobProgress], progress: list[JobProgress]) -> str:
+    """Return a line for each shown run, and a summary of all."""
+    lines = [f"{one.job.key}  {one.state:8}  {one.share:4.0%}  {printable(one.job.title)}" for one in shown]
+    states = Counter(one.state for one in progress).most_common()
+    return "\n".join([*lines, f"{', '.join(f'{count} {state}' for state, count in states)} of {len(progress)} runs"])
 
 
 def _duration(seconds: float) -> str:

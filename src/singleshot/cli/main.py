@@ -62,6 +62,7 @@ def main(args: Sequence[str] | None = None) -> None:
     if args == ["--version"]:
         print(f"singleshot {__version__}")
         return
+    is_resumable = " ".join(args).startswith(RESUMABLE)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _print_error(str(message))
@@ -77,15 +78,11 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.stdout = None
         sys.exit(1)
     except OSError as error:
-        _exit(1, f"{error}; finished work is kept" if _is_resumable(args) else str(error))
+        _exit(1, f"{error}; finished work is kept" if is_resumable else str(error))
     except StoppedError as error:
         _exit(error.exit_code, str(error))
     except KeyboardInterrupt:
-        _exit(130, f"interrupted; repeat the command to {'resume' if _is_resumable(args) else 'start from scratch'}")
-
-
-def _is_resumable(args: Sequence[str]) -> bool:
-    return any(list(args[: len(words)]) == words for words in map(str.split, RESUMABLE))
+        _exit(130, f"interrupted; repeat the command to {'resume' if is_resumable else 'start from scratch'}")
 
 
 def _exit(code: int, message: str) -> None:

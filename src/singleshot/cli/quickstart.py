@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from singleshot.cli.display import try_to_write
+from singleshot.cli.display import failure_allowed
+from singleshot.cli.options import check_seeds_and_jobs
 
 if TYPE_CHECKING:
     from singleshot.paper.quickstart import MethodSummary
 
-MAX_SEEDS = 1000
 FULL_TABLE_WIDTH = 105
 
 
@@ -41,10 +41,7 @@ def quickstart(
         restart: delete earlier results in the output folder.
         as_json: print every number as JSON instead of the table.
     """
-    if not 1 <= seeds <= MAX_SEEDS:
-        raise ValueError(f"--seeds must lie in [1, {MAX_SEEDS}], got {seeds}")
-    if jobs < 0:
-        raise ValueError(f"--jobs must be at least 1, or 0 for all cores, got {jobs}")
+    check_seeds_and_jobs(seeds, jobs)
     from singleshot.cli.grid_display import output_folder
     from singleshot.common.environment import usable_cores
 
@@ -53,27 +50,21 @@ def quickstart(
 
 
 def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: bool) -> None:
-    from singleshot.cli.grid_display import raise_failures, report_skipped, run_and_show
+    from singleshot.cli.grid_display import raise_failures, run_and_show
     from singleshot.grid.local_engine import LocalEngine
     from singleshot.grid.store import ResultStore
-    from singleshot.paper.quickstart import (
-        QuickstartGrid,
-        QuickstartJob,
-        has_predictions,
-        import_old_results,
-        summarize,
-    )
+    from singleshot.paper import quickstart as domain
+    from singleshot.report.figures import save_reliability
 
     results, predictions, old_results = output / "results", output / "predictions", output / "results.json"
-    store = ResultStore.open(results, QuickstartJob)
+    store = ResultStore.open(results, domain.QuickstartJob)
     if restart:
         store.clear()
         old_results.unlink(missing_ok=True)
     elif old_results.exists():
-        import_old_results(old_results, store)
-    report_skipped(store)
-    raise_failures(run_and_show([QuickstartGrid(seeds)], store, LocalEngine(predictions, jobs)))
-    summaries = summarize(store, seeds)
+        domain.import_old_results(old_results, store)
+    raise_failures(run_and_show([domain.QuickstartGrid(seeds)], store, LocalEngine(predictions, jobs)))
+    summaries = domain.summarize(store, seeds)
     if as_json:
         print(json.dumps({summary.title: summary.to_dict() for summary in summaries}, indent=2))
     else:
@@ -81,21 +72,17 @@ def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: boo
         print(f"Every number: {results}")
     stream = sys.stderr if as_json else sys.stdout
     figure = output / "reliability.png"
-    _save_figure(summaries, seeds, figure)
+    title = f"Digits test images, one forward pass each, predictions of {seeds} seeds pooled"
+    save_reliability([(summary.title, summary.pooled) for summary in summaries], figure, title=title)
     print(f"The picture:  {figure}", file=stream)
     retry = shlex.join(["singleshot", "quickstart", "--output", str(output), "--seeds", str(seeds)])
     page = output / "report.html"
-    if not has_predictions(predictions):
+    if not domain.has_predictions(predictions):
         print("No page:      the predictions of some runs were not kept; use --restart to train all again", file=stream)
-    elif try_to_write(page, lambda path: _write_page(predictions, path), f"`{retry}`"):
+        return
+    with failure_allowed(f"`{retry}`"):
+        domain.write_quickstart_page(predictions, page)
         print(f"The page:     {page}", file=stream)
-
-
-def _write_page(predictions: Path, page: Path) -> bool:
-    from singleshot.paper.quickstart import write_quickstart_page
-
-    write_quickstart_page(predictions, page)
-    return True
 
 
 def _print_table(summaries: list[MethodSummary], seeds: int) -> None:
@@ -121,18 +108,3 @@ def _print_table(summaries: list[MethodSummary], seeds: int) -> None:
     for row in rows:
         table.add_row(*(row[column] for column in shown))
     console.print(table)
-
-
-def _save_figure(summaries: list[MethodSummary], seeds: int, path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    from singleshot.common.files import write_atomically
-    from singleshot.report import plot_reliability
-
-    figure = Figure(figsize=(11, 9), layout="constrained")
-    axes = figure.subplots(2, 3).flat
-    for ax, summary in zip(axes, summaries, strict=True):
-        plot_reliability(summary.pooled, ax=ax, title=summary.title)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle(f"Digits test images, one forward pass each, predictions of {seeds} seeds pooled")
-    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))

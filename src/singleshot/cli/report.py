@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from singleshot.cli.options import ReadOptions, RunOptions
 from singleshot.common.files import check_writable
 from singleshot.common.text import printable
 
@@ -18,18 +20,12 @@ if TYPE_CHECKING:
 
 def report(  # noqa: PLR0917
     sources: Positional[tuple[Path, ...]],
+    files: OmitArgPrefixes[ReadOptions],
+    runs: OmitArgPrefixes[RunOptions],
     output: Annotated[Path, arg(aliases=["-o"])] = Path("report.html"),
     title: str | None = None,
-    kind: Literal["logits", "probs"] | None = None,
-    scores: str | None = None,
-    labels: str | None = None,
-    labels_are: Literal["names", "indices"] | None = None,
     replicates: int | None = None,
-    split: Literal["test", "validation", "train"] = "test",
-    weights: Literal["last", "best"] = "last",
     dataset: str | None = None,
-    data_root: Path | None = None,
-    device: str = "auto",
     as_json: Annotated[bool, arg(name="json")] = False,
 ) -> None:
     """Write one HTML page about the calibration of runs and files of predictions.
@@ -43,21 +39,15 @@ def report(  # noqa: PLR0917
     Example: singleshot report runs/a predictions.npz -o report.html
 
     Args:
+        files: how to read files of predictions.
+        runs: how to evaluate trained runs.
         sources: files of predictions, or run folders of `singleshot train`.
         output: the .html file to write.
         title: heading of the page. Default: a question about the calibration of the sources.
-        kind: kind of the scores, if their name does not tell it or the file has both.
-        scores: name of the array of scores, or prefix of their columns.
-        labels: name of the array or column of labels; for an .npy file, the .npy file with its labels.
-        labels_are: whether integer labels are class names or indices, if class names are numbers.
         replicates: bootstrap resamples for intervals and comparisons, 0 for none. Default: 1000, or none above a
             million examples.
-        split: for runs: the test images, or the images used for validation or training.
-        weights: for runs: the last checkpoint, or the one that was best on the validation images.
         dataset: for files: the dataset whose test images (or --split train) they predict, in its order. The page
             then shows the images of confident mistakes.
-        data_root: folder of the datasets. Default: $SINGLESHOT_DATA, then the user's cache.
-        device: for runs: cpu, cuda, cuda:1, mps; auto selects the best available.
         as_json: also print the data of the page as JSON.
     """
     if not sources:
@@ -68,23 +58,19 @@ def report(  # noqa: PLR0917
         raise ValueError(f"--output {output} is a folder; name a file")
     if replicates is not None and replicates != 0 and replicates < 2:
         raise ValueError(f"--replicates must be at least 2, or 0 for no intervals, got {replicates}")
-    if dataset is not None and split == "validation":
+    if dataset is not None and runs.split == "validation":
         raise ValueError("--dataset has only test and train images; --split validation is for runs")
-    read_options = {"kind": kind, "scores": scores, "labels": labels, "labels_are": labels_are}
-    run_options = {"split": split, "weights": weights, "data_root": data_root}
-    _check_sources(sources, read_options, weights)
+    _check_sources(sources, files, runs.weights)
     check_writable(output)
     from singleshot.report.page import write_page
     from singleshot.report.page.model_report import command_line
-    from singleshot.report.page.text import unique_names
+    from singleshot.report.page.text import short_names
 
-    names = unique_names(sources)
+    names = short_names(sources)
     if not title:
         title = "Can these scores be trusted?" if len(names) > 1 else f"{names[0]}: can its scores be trusted?"
-    reports = _reports(
-        sources, names, read_options, {**run_options, "device": device}, replicates=replicates, dataset=dataset
-    )
-    options = {**read_options, "replicates": replicates, "dataset": dataset, **run_options}
+    reports = _reports(sources, names, files, runs, replicates=replicates, dataset=dataset)
+    options = {**asdict(files), "replicates": replicates, "dataset": dataset, **asdict(runs)}
     command = command_line("report", *sources, "-o", str(output), **options)
     data = write_page(reports, output, title=title, replicates=replicates, command=command)
     if as_json:
@@ -95,7 +81,7 @@ def report(  # noqa: PLR0917
     print(f"Report:  {printable(str(output))}")
 
 
-def _check_sources(sources: tuple[Path, ...], read_options: dict[str, Any], weights: str) -> None:
+def _check_sources(sources: tuple[Path, ...], files: ReadOptions, weights: str) -> None:
     """Open every source, so that a bad one is refused before the evaluation of the others starts."""
     from singleshot.predictions import read_predictions
     from singleshot.predictions.formats import is_predictions
@@ -105,7 +91,7 @@ def _check_sources(sources: tuple[Path, ...], read_options: dict[str, Any], weig
         if not source.exists():
             raise ValueError(f"{source} does not exist; name a file of predictions or a run folder")
         if is_predictions(source):
-            read_predictions(source, **read_options)
+            read_predictions(source, **asdict(files))
         else:
             Run.open(source).checkpoint(weights)
 
@@ -113,8 +99,8 @@ def _check_sources(sources: tuple[Path, ...], read_options: dict[str, Any], weig
 def _reports(
     sources: tuple[Path, ...],
     names: list[str],
-    read_options: dict[str, Any],
-    run_options: dict[str, Any],
+    files: ReadOptions,
+    runs: RunOptions,
     *,
     replicates: int | None,
     dataset: str | None,
@@ -127,8 +113,8 @@ def _reports(
 
     images = None
     if dataset is not None:
-        loaded = load_dataset(dataset, data_root=run_options["data_root"], image_size=IMAGE_SIZE)
-        images = loaded.test if run_options["split"] == "test" else loaded.train
+        loaded = load_dataset(dataset, data_root=runs.data_root, image_size=IMAGE_SIZE)
+        images = loaded.test if runs.split == "test" else loaded.train
     with_images = sum(images is not None or not is_predictions(source) for source in sources)
     shared: dict[str, Any] = {
         "replicates": replicates,
@@ -136,6 +122,6 @@ def _reports(
     }
     for source, name in zip(sources, names, strict=True):
         if is_predictions(source):
-            yield file_report(source, name=name, read_options=read_options, images=images, **shared)
+            yield file_report(source, name=name, images=images, **asdict(files), **shared)
         else:
-            yield run_report(source, name=name, **run_options, **shared)
+            yield run_report(source, name=name, **asdict(runs), **shared)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from singleshot.cli.display import say, try_to_write
+from singleshot.cli.display import failure_allowed, say
+from singleshot.cli.options import check_seeds_and_jobs
 
 if TYPE_CHECKING:
     from singleshot.grid.engine import Engine
@@ -65,17 +66,14 @@ def reproduce(  # noqa: PLR0917
         table_format: format of the printed tables; OUTPUT/tables always has all formats.
         as_json: print every number as JSON instead.
     """
-    if jobs < 0:
-        raise ValueError(f"--jobs must be at least 1, or 0 for all cores, got {jobs}")
+    check_seeds_and_jobs(seeds, jobs)
     if (engine == "dask") != (scheduler is not None):
         raise ValueError("--engine dask and --scheduler tcp://HOST:PORT go together: give both, or neither")
     from singleshot.cli.grid_display import output_folder, show_plan, show_status
     from singleshot.common.environment import usable_cores
-    from singleshot.paper.experiments import EXPERIMENTS, MAX_SEEDS, GridRequest
+    from singleshot.paper.experiments import EXPERIMENTS, GridRequest
     from singleshot.training.run import Run
 
-    if not 1 <= seeds <= MAX_SEEDS:
-        raise ValueError(f"--seeds must lie in [1, {MAX_SEEDS}], got {seeds}")
     if experiment == "status":
         show_status(output, as_json=as_json)
         return
@@ -86,30 +84,23 @@ def reproduce(  # noqa: PLR0917
         return
     if Run.exists(output):
         raise ValueError(f"--output {output} is the folder of a single run; choose another folder")
-    with output_folder(output):
-        _reproduce(request, output, _engine(output, jobs, scheduler, data_root), table_format, as_json)
-
-
-def _engine(output: Path, jobs: int, scheduler: str | None, data_root: Path | None) -> Engine:
-    runs = output / "runs"
-    if scheduler is not None:
-        from singleshot.grid.dask_engine import DaskEngine
-
-        return DaskEngine(scheduler, runs, data_root)
+    from singleshot.grid.dask_engine import DaskEngine
     from singleshot.grid.local_engine import LocalEngine
 
-    return LocalEngine(runs, jobs, data_root)
+    runs = output / "runs"
+    with output_folder(output):
+        executor = DaskEngine(scheduler, runs, data_root) if scheduler else LocalEngine(runs, jobs, data_root)
+        _reproduce(request, output, executor, table_format, as_json)
 
 
 def _reproduce(request: GridRequest, output: Path, engine: Engine, table_format: TableFormat, as_json: bool) -> None:
-    from singleshot.cli.grid_display import raise_failures, report_skipped, run_and_show
+    from singleshot.cli.grid_display import raise_failures, run_and_show
     from singleshot.grid.local_engine import LocalEngine
     from singleshot.grid.store import ResultStore
     from singleshot.paper.output import write_output
 
     grids = request.grids()
     store = ResultStore.open(output / "results")
-    report_skipped(store)
     if isinstance(engine, LocalEngine):
         _check_data(grids, store, engine.data_root)
     is_new = not request.is_saved(output)
@@ -146,17 +137,14 @@ def _check_data(grids: list[PaperGrid], store: ResultStore, data_root: Path | No
 
 
 def _write_page(grid: PaperGrid, store: ResultStore, output: Path, data_root: Path | None, *, rewrite: bool) -> None:
-    def write(page: Path) -> bool:
-        from singleshot.paper.output import write_grid_page
+    from singleshot.paper.output import write_grid_page
 
-        page.unlink(missing_ok=True)  # an outdated page must not remain if writing fails
-        return write_grid_page(grid, store, output / "runs", page, data_root=data_root)
-
-    page = output / "report.html"
-    if page.is_file() and not rewrite:
-        say(f"The page: {page}")
-    elif (written := try_to_write(page, write, "the same command")) is not None:
-        say(f"The page: {page}" if written else f"No page: {output / 'runs'} has no finished run of it.")
+    page, runs = output / "report.html", output / "runs"
+    with failure_allowed("the same command"):
+        if rewrite or not page.is_file():
+            page.unlink(missing_ok=True)  # an outdated page must not remain if writing fails
+            write_grid_page(grid, store, runs, page, data_root=data_root)
+        say(f"The page: {page}" if page.is_file() else f"No page: {runs} has no finished run of it.")
 
 
 def _print(made: Output, output: Path, table_format: TableFormat, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, arg
 
-from singleshot.cli.display import try_to_write
+from singleshot.cli.display import failure_allowed
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import PresetName, preset as preset_recipe, read_recipe_values
 
@@ -100,8 +100,10 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
 def _write_report(run: Run, data_root: Path | None) -> None:
     """Write the report on the images that the run itself was evaluated on."""
     folder, split = run.folder, "validation" if run.recipe.validation else "test"
-
-    def write(page: Path) -> bool:
+    page = folder / "report.html"
+    root = [] if data_root is None else ["--data-root", str(data_root)]
+    retry = shlex.join(["singleshot", "report", str(folder), "-o", str(page), "--split", split, *root])
+    with failure_allowed(f"`{retry}`"):
         from singleshot.evaluation.verdict import measure_advice
         from singleshot.report.page import run_report, write_page
 
@@ -109,16 +111,10 @@ def _write_report(run: Run, data_root: Path | None) -> None:
         write_page([report], page, title=f"{report.name}: can its scores be trusted?")
         print(f"The page:  {page} ({split} images)")
         examples = report.evaluation.examples
-        if examples is not None and split == "validation":  # test images select nothing
+        if examples is not None and split == "validation":  # test images must not select a recipe
             advice = measure_advice(run.recipe, examples)
             if advice is not None:
                 print(advice)
-        return True
-
-    page = folder / "report.html"
-    root = [] if data_root is None else ["--data-root", str(data_root)]
-    retry = shlex.join(["singleshot", "report", str(folder), "-o", str(page), "--split", split, *root])
-    try_to_write(page, write, f"`{retry}`")
 
 
 def _defaults(given: argparse.Namespace) -> Recipe:

@@ -82,12 +82,12 @@ def _write_figure(experiment: str, grid: PaperGrid, store: ResultStore, folder: 
 
 def write_grid_page(
     grid: PaperGrid, store: ResultStore, runs: Path, path: Path, *, data_root: Path | None = None
-) -> bool:
-    """Write the page of the first network; return False if none of its finished runs is on this machine."""
+) -> None:
+    """Write the page of the first network, unless none of its finished runs is on this machine."""
     base = grid.bases[0]
     jobs = [job for job in _first_seed_jobs(grid, base, store) if job in store and (runs / job.key).is_dir()]
     if not jobs:
-        return False
+        return
 
     def reports() -> Iterator[ModelReport]:
         for job in jobs[:MAX_METHODS_ON_PAGE]:
@@ -96,7 +96,6 @@ def write_grid_page(
     shown = "" if len(jobs) <= MAX_METHODS_ON_PAGE else f" ({MAX_METHODS_ON_PAGE} of {len(jobs)} methods)"
     title = f"{base.model} on {Path(base.dataset).name}: can its scores be trusted?{shown}"
     write_page(reports(), path, title=title)
-    return True
 
 
 def _first_seed_jobs(grid: PaperGrid, base: Recipe, store: ResultStore) -> list[TrainingJob]:

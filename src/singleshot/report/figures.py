@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from singleshot.common.files import write_atomically
 from singleshot.metrics.calibration import CalibrationResult
 from singleshot.metrics.intervals import wilson_interval
 from singleshot.metrics.selective import RiskCoverage
@@ -25,13 +25,9 @@ def plot_reliability(
 ) -> Axes:
     """Plot accuracy per confidence bin, its gap to the mean confidence, and the number of examples per bin.
 
-    The plotted numbers are ``result.bins``. Empty bins are left blank.
-
-    Args:
-        result: the result of `Calibration.compute`.
-        ax: axes to draw on, without a legend. Default: a new figure with a legend.
-        title: title of the axes.
-        level: confidence level of the Wilson interval of each accuracy; None omits the intervals.
+    The plotted numbers are ``result.bins``; empty bins are left blank. Each accuracy has a Wilson interval at the
+    confidence ``level``, or none if it is None. By default, the diagram is a new figure with a legend; on given axes it
+    has no legend.
     """
     is_new = ax is None
     ax = style.new_axes((3.3, 4.2)) if ax is None else ax
@@ -63,53 +59,46 @@ def plot_reliability(
     return ax
 
 
+def save_reliability(results: Sequence[tuple[str, CalibrationResult]], path: Path, *, title: str | None = None) -> None:
+    """Write the reliability diagrams of named results, three in a row, to a .png, .pdf or .svg file."""
+    from matplotlib.figure import Figure
+
+    columns = min(len(results), 3)
+    rows = -(-len(results) // columns)
+    figure = Figure(figsize=(4 * columns, 4.8 * rows), layout="constrained")
+    for number, (name, result) in enumerate(results, start=1):
+        ax = plot_reliability(result, ax=figure.add_subplot(rows, columns, number), title=name)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.suptitle(title or "")
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))
+
+
 def plot_coverage(
     results: Mapping[str, CalibrationResult], *, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Plot the share of examples with confidence above a threshold, in bins whose accuracy is also above it.
 
-    The plotted numbers are ``result.bins.coverage()`` at the thresholds ``result.bins.lower``.
-
-    Args:
-        results: results of `Calibration.compute`, by their name in the legend.
-        ax: axes to draw on. Default: a new figure.
-        title: title of the axes.
+    ``results`` are results of `Calibration.compute` by their name in the legend. The plotted numbers are
+    ``result.bins.coverage()`` at the thresholds ``result.bins.lower``.
     """
     style.check_curves("results", results)
     points = {name: (one.bins.lower.numpy(), one.bins.coverage().numpy()) for name, one in results.items()}
     ax = _plot_curves(points, ax, title)
-    ax.set(
-        ylim=(0, 1.03),
-        yticks=style.FRACTION_TICKS,
-        xlabel="threshold of confidence and bin accuracy",
-        ylabel="coverage",
-    )
+    ax.set(ylim=(0, 1.03), yticks=style.FRACTION_TICKS)
+    ax.set(xlabel="threshold of confidence and bin accuracy", ylabel="coverage")
     return ax
 
 
 def plot_risk_coverage(curves: Mapping[str, RiskCoverage], *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Plot the error rate of the accepted predictions against the share that is accepted.
 
-    A good confidence gives a curve that stays low and rises late. The plotted numbers are ``curve.coverage`` and
-    ``curve.risk``.
-
-    Args:
-        curves: results of `risk_coverage`, by their name in the legend.
-        ax: axes to draw on. Default: a new figure.
-        title: title of the axes.
+    A good confidence gives a curve that stays low and rises late. ``curves`` are results of `risk_coverage` by their
+    name in the legend. The plotted numbers are ``curve.coverage`` and ``curve.risk``.
     """
-    points = {}
-    highest = 0.0
-    for name, curve in style.check_curves("curves", curves).items():
-        coverage, risk = np.asarray(curve.coverage, np.float64), np.asarray(curve.risk, np.float64)
-        if coverage.ndim != 1 or coverage.shape != risk.shape or not len(coverage):
-            raise ValueError(
-                f"curves[{name!r}] must have coverage and risk of one length, got {coverage.shape} and {risk.shape}"
-            )
-        points[name] = coverage, risk
-        # The first few examples alone may all be wrong: a risk of 1 there would flatten the rest of the plot.
-        highest = max(highest, float(risk[coverage >= 0.05].max(initial=0.0)))
-    ax = _plot_curves(points, ax, title)
+    style.check_curves("curves", curves)
+    # The first few examples may all be wrong: a risk of 1 there would flatten the rest of the plot.
+    highest = max(curve.risk[curve.coverage >= 0.05].max(initial=0.0) for curve in curves.values())
+    ax = _plot_curves({name: (curve.coverage, curve.risk) for name, curve in curves.items()}, ax, title)
     ax.set(ylim=(0, min(1.02, 1.1 * highest + 0.01)), xlabel="coverage", ylabel="risk (share of errors)")
     return ax
 
@@ -117,12 +106,8 @@ def plot_risk_coverage(curves: Mapping[str, RiskCoverage], *, ax: Axes | None = 
 def plot_variance(histogram: VarianceBins, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Plot accuracy, mean score and cumulative share of the examples per bin of the normalized variance.
 
-    The axis ends at the last non-empty bin. Empty bins before it are left blank.
-
-    Args:
-        histogram: the result of `VarianceHistogram.compute`.
-        ax: axes to draw on. Default: a new figure.
-        title: title of the axes.
+    ``histogram`` is the result of `VarianceHistogram.compute`. The axis ends at the last non-empty bin; empty bins
+    before it are left blank.
     """
     ax = style.new_axes() if ax is None else ax
     filled = histogram.count > 0

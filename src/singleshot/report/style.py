@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-T = TypeVar("T")
 
 # The palette of Okabe and Ito without yellow, which is too light for a line on white.
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, BLACK = (
@@ -21,9 +18,6 @@ GREY = "#555555"
 _COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, BLACK, ORANGE, SKY)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-
-COLUMN = (3.3, 2.5)
-"""Figure size in inches that fits one column of a two-column page."""
 
 FRACTION_TICKS = (0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -41,21 +35,20 @@ def line_styles(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def new_axes(size: tuple[float, float] = COLUMN) -> Axes:
-    """Create a figure of this size in inches with a single pair of axes."""
+def new_axes(size: tuple[float, float] = (3.3, 2.5)) -> Axes:
+    """Create a figure with one pair of axes, by default as wide as one column of a two-column page."""
     import matplotlib.pyplot as plt
 
     _, ax = plt.subplots(figsize=size, layout="constrained")
     return ax
 
 
-def check_curves(name: str, curves: Mapping[str, T]) -> Mapping[str, T]:
+def check_curves(name: str, curves: object) -> None:
     """Require a non-empty mapping from names to curves."""
     if not isinstance(curves, Mapping):
         raise TypeError(f"{name} must be a mapping from names to curves, got {type(curves).__name__}")
     if not curves:
         raise ValueError(f"{name} must contain at least one curve, got none")
-    return curves
 
 
 def finish(ax: Axes, *, legend: bool, title: str | None, **legend_options: Any) -> None:

@@ -14,10 +14,8 @@ from singleshot.report.page.rendering import render
 __all__ = ["ModelReport", "file_report", "page_data", "render", "run_report", "write_page"]
 
 
-def write_page(
-    reports: Iterable[ModelReport], path: Path, *, title: str, replicates: int | None = None, command: str | None = None
-) -> dict[str, Any]:
-    """Write the page about these models to an .html file and return its data."""
-    data = page_data(reports, title=title, replicates=replicates, command=command)
+def write_page(reports: Iterable[ModelReport], path: Path, **options: Any) -> dict[str, Any]:
+    """Write the page about these models to an .html file and return its data; see `page_data` for the options."""
+    data = page_data(reports, **options)
     write_text(path, render(data))
     return data

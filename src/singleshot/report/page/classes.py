@@ -1,4 +1,4 @@
-"""Calibration of each predicted class, and the classes that confident mistakes confuse."""
+"""Calibration of each predicted class, and pairs of classes that confident mistakes confuse."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from singleshot.metrics.binning import bin_index, sum_by_bin
 from singleshot.metrics.examples import Examples
-from singleshot.metrics.selective import STARTS, THRESHOLDS, accepted_at, risk_coverage, threshold_bounds
+from singleshot.metrics.selective import STARTS, THRESHOLDS, accepted_at, risk_coverage
 
 FINE_BINS = 1200
 BIN_CHOICES = (5, 6, 8, 10, 12, 15, 20, 24, 25, 30, 40, 50, 60, 75, 100)
@@ -56,9 +56,3 @@ def threshold_counts(examples: Examples) -> dict[str, list[int]]:
     """Count the examples that each explored threshold accepts, and the correct ones among them."""
     accepted, correct = accepted_at(examples, EXPLORED)
     return {"accepted": accepted.tolist(), "correct": correct.tolist()}
-
-
-def guaranteed_accuracies(examples: Examples) -> list[float]:
-    """Return the lower bound of the accuracy at each threshold of the guarantees."""
-    _, _, lower = threshold_bounds(examples, confidence=CERTAINTY)
-    return [float(bound) for bound in lower]

@@ -16,6 +16,7 @@ from singleshot.evaluation.core import Evaluation
 from singleshot.evaluation.formatting import LABELS, difference_label
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.estimates import HIGHER_IS_BETTER
+from singleshot.metrics.selective import threshold_bounds
 from singleshot.report.page import curves
 from singleshot.report.page.classes import CONFUSION_THRESHOLD, classes_by_gap, confusions, outlier_class
 from singleshot.report.page.model_report import ModelReport
@@ -95,7 +96,7 @@ def model_data(report: ModelReport) -> dict[str, Any]:
         "risk_coverage": curves.risk_coverage_points(examples),
         "coverage": {"threshold": bins.lower.tolist(), "coverage": bins.coverage().tolist()},
         "at_threshold": curves.threshold_counts(examples),
-        "guaranteed_accuracies": curves.guaranteed_accuracies(examples),
+        "guaranteed_accuracies": threshold_bounds(examples, confidence=curves.CERTAINTY)[2],
         "classes_predicted": len(np.unique(outcomes.predicted)),
         "classes_by_gap": classes_by_gap(outcomes),
         "confusions": confusions(outcomes),
@@ -126,11 +127,9 @@ def _estimate(name: str, evaluation: Evaluation) -> dict[str, float | bool | Non
 
 
 def _comparison_data(comparison: BaselineComparison, name: str, baseline: str) -> dict[str, Any]:
-    fields = ("metric", "difference", "low", "high", "p_value")
-    differences = comparison.differences
     return {
         "of": name,
         "against": baseline,
-        "why": f"{name} and {baseline} {comparison.reason}." if differences is None else None,
-        "differences": [{field: getattr(one, field) for field in fields} for one in differences or []],
+        "why": f"{name} and {baseline} {comparison.reason}." if comparison.differences is None else None,
+        "differences": comparison.differences or [],
     }

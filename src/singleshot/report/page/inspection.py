@@ -26,9 +26,9 @@ def examples_to_inspect(
     *,
     image_size: int = IMAGE_SIZE,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Select examples; ``positions`` are their indices in ``images``, by default their rows.
+    """Select examples, with their images if given, reduced to at most ``image_size`` pixels.
 
-    Without images an example has none, and large images are reduced to ``image_size`` pixels.
+    ``positions`` are the indices of the examples in ``images``, by default their rows.
     """
     examples = outcomes.examples
 

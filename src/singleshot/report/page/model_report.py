@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,7 @@ import numpy as np
 from singleshot.common.environment import describe_environment
 from singleshot.common.files import fingerprint
 from singleshot.data import Images
-from singleshot.evaluation.core import (
-    DEFAULT_REPLICATES,
-    MAX_RESAMPLED,
-    Evaluation,
-    evaluate_file,
-    resampled_groups,
-)
+from singleshot.evaluation.core import DEFAULT_REPLICATES, MAX_RESAMPLED, Evaluation, evaluate_file, resampled_groups
 from singleshot.evaluation.formatting import amount
 from singleshot.evaluation.runs import LoadedRun
 from singleshot.metrics.examples import ScoredBatch
@@ -32,7 +26,7 @@ from singleshot.report.page.inspection import IMAGE_SIZE, examples_to_inspect
 from singleshot.report.page.passes import file_passes, run_passes
 from singleshot.training.run import METRICS, read_records
 
-DEFAULTS = {"split": "test", "weights": "last"}
+DEFAULTS = {"split": "test", "weights": "last", "device": "auto"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +35,7 @@ class ModelReport:
 
     name: str
     about: str
-    command: str  # prints the same numbers in a terminal
+    command: str  # that prints the same numbers
     evaluation: Evaluation
     outcomes: Outcomes
     inspection: dict[str, Any]
@@ -49,29 +43,23 @@ class ModelReport:
     training: list[dict[str, Any]] | None = None
     recipe: dict[str, Any] | None = None
     environment: dict[str, Any] | None = None
-    file: dict[str, int | str] | None = None  # size and checksum of a file of predictions
+    file: dict[str, int | str] | None = None  # size and checksum of the file of predictions
 
 
 def file_report(
     path: Path,
     *,
     name: str | None = None,
-    read_options: Mapping[str, Any] | None = None,
     replicates: int | None = None,
     images: Images | None = None,
     image_size: int = IMAGE_SIZE,
+    **options: Any,
 ) -> ModelReport:
-    """Evaluate a file of predictions.
+    """Evaluate a file of predictions like ``singleshot evaluate FILE``.
 
-    Args:
-        path: the file.
-        name: name on the page. Default: the path.
-        read_options: options of `read_predictions`; None values are ignored.
-        replicates: bootstrap resamples, 0 for none.
-        images: the predicted images in the order of the file; their labels must match.
-        image_size: maximum width and height of an image on the page.
+    ``images`` are the predicted images in the order of the file. On the page they are reduced to ``image_size`` pixels.
+    The other options are those of `read_predictions`.
     """
-    options = {option: value for option, value in (read_options or {}).items() if value is not None}
     predictions = read_predictions(path, **options)
     evaluate = partial(evaluate_file, predictions)
     evaluation, outcomes = _evaluate(evaluate, predictions.classes, predictions.class_names, replicates)
@@ -99,23 +87,19 @@ def run_report(
     folder: Path,
     *,
     name: str | None = None,
-    split: str = "test",
-    weights: str = "last",
-    data_root: Path | None = None,
-    device: str = "auto",
     replicates: int | None = None,
     image_size: int = IMAGE_SIZE,
+    **options: Any,
 ) -> ModelReport:
-    """Evaluate a trained run like ``singleshot evaluate RUN``."""
-    loaded = LoadedRun.open(folder, split=split, weights=weights, data_root=data_root, device=device)
+    """Evaluate a trained run like ``singleshot evaluate RUN``, with the options of `LoadedRun.open`."""
+    loaded = LoadedRun.open(folder, **options)
     run, class_names = loaded.run, loaded.run.info.class_names
     evaluation, outcomes = _evaluate(loaded.evaluate, len(class_names), class_names, replicates)
-    size = amount(evaluation.result.count, f"{split} image")
-    options = {"split": split, "weights": weights, "data_root": data_root, "replicates": replicates}
+    size = amount(evaluation.result.count, f"{loaded.split} image")
     return ModelReport(
         name=str(folder) if name is None else name,
         about=f"{size}, one forward pass each, after step {loaded.step:,}; {_describe(evaluation, replicates)}",
-        command=command_line("evaluate", folder, **options),
+        command=command_line("evaluate", folder, **options, replicates=replicates),
         evaluation=evaluation,
         outcomes=outcomes,
         inspection=examples_to_inspect(outcomes, loaded.images, loaded.positions, image_size=image_size),

@@ -1,4 +1,4 @@
-"""Names and values from outside, made safe and short enough to display."""
+"""Untrusted names and values, escaped and truncated for display."""
 
 from __future__ import annotations
 
@@ -43,29 +43,24 @@ def numbered(name: str, taken: Container[str]) -> str:
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
-def unique_names(paths: Sequence[Path]) -> list[str]:
-    """Name each path by its last part; if that is ambiguous, by the whole path, with a number for duplicates.
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """Name each path by its last part, or by the whole path if several have the same last part.
 
-    >>> unique_names([Path("runs/a"), Path("b.npz"), Path("old/b.npz"), Path("runs/a")])
-    ['runs/a', 'b.npz', 'old/b.npz', 'runs/a (2)']
+    >>> short_names([Path("runs/a"), Path("b.npz"), Path("old/b.npz"), Path()])
+    ['a', 'b.npz', 'old/b.npz', '.']
     """
-    last_parts = [path.name or str(path) for path in paths]
-    names: list[str] = []
-    for path, last_part in zip(paths, last_parts, strict=True):
-        names.append(numbered(last_part if last_parts.count(last_part) == 1 else str(path), names))
-    return names
+    last_parts = [path.name for path in paths]
+    return [path.name if path.name and last_parts.count(path.name) == 1 else str(path) for path in paths]
 
 
 def class_label(index: int, names: tuple[str, ...] | None) -> str:
-    """Return the name of a class, or its index; a blank or truncated name is followed by the index.
+    """Return the name of a class, or its index; a blank, escaped or truncated name is followed by the index.
 
     >>> class_label(1, ("cat", "d" * 200))[-7:]
     'dd… (1)'
     """
     if names is None:
         return str(index)
-    suffix = f" ({index})"
-    if not names[index].strip():
-        return f"{shown(repr(names[index]))}{suffix}"
-    name = printable(names[index])
-    return name if len(name) <= MAX_LENGTH else f"{shown(name, MAX_LENGTH - len(suffix))}{suffix}"
+    name = names[index]
+    label = shown(name if name.strip() else repr(name))
+    return name if label == name else f"{label} ({index})"

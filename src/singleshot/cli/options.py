@@ -1,0 +1,43 @@
+"""Flags that several commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read files of predictions."""
+
+    kind: Literal["logits", "probs"] | None = None
+    """what the scores are if their name does not state it, or which to use if the file has both."""
+    scores: str | None = None
+    """name of the array that holds the scores, or prefix of the names of their columns."""
+    labels: str | None = None
+    """name of the array or column of labels; for an .npy file, the .npy file with its labels."""
+    labels_are: Literal["names", "indices"] | None = None
+    """meaning of integer labels, if classes are named by numbers other than their indices."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to evaluate trained runs."""
+
+    split: Literal["test", "validation", "train"] = "test"
+    """images to evaluate on."""
+    weights: Literal["last", "best"] = "last"
+    """the last checkpoint, or the best on the validation images."""
+    data_root: Path | None = None
+    """folder of the datasets. Default: $SINGLESHOT_DATA, then the user's cache."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1 or mps; auto selects the fastest available."""
+
+
+def check_seeds_and_jobs(seeds: int, jobs: int) -> None:
+    """Raise ValueError for numbers that no grid of runs can have."""
+    if not 1 <= seeds <= 1000:
+        raise ValueError(f"--seeds must lie in [1, 1000], got {seeds}")
+    if jobs < 0:
+        raise ValueError(f"--jobs must be at least 1, or 0 for all cores, got {jobs}")
