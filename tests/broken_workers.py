@@ -1,4 +1,4 @@
-"""Jobs that end the process which receives them. Worker processes can import this module, unlike test modules."""
+"""Jobs that kill the process that receives them. Worker processes can import this module, unlike test modules."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class SmallGrid:
 
 
 def assert_complete(store: ResultStore, outcomes: list[str], workspace: Path) -> None:
-    """Every run ended once and is on disk, and the disturbed run has the result of an undisturbed one."""
+    """Every run ended once and is on disk, and the interrupted run has the result of an uninterrupted one."""
     assert sorted(outcomes) == sorted(job.key for job in SmallGrid().jobs(store))
     reopened = ResultStore.open(store.root)
     assert reopened.skipped == []
@@ -76,7 +76,7 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"it did not happen within {seconds} s")
+            raise TimeoutError(f"the condition was not met within {seconds} s")
         time.sleep(0.01)
 
 

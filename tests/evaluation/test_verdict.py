@@ -103,7 +103,7 @@ def test_high_scores_include_the_threshold() -> None:
     assert "scores of 0.9 and above are right 90 % of the time (1,000 examples)" in sentence
 
 
-def test_calibrated_classifiers_are_rarely_reported_and_hardly_ever_bad() -> None:
+def test_calibrated_classifiers_are_rarely_reported_as_miscalibrated() -> None:
     random = np.random.default_rng(0)
     tones = []
     for _ in range(150):

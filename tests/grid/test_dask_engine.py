@@ -41,7 +41,7 @@ from small_grids import (
 
 @pytest.fixture(scope="module")
 def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A scheduler here and two worker processes, of which a dead one is replaced."""
+    """A scheduler in this process and two worker processes, which are replaced when they die."""
     with LocalCluster(
         processes=True,
         n_workers=2,
@@ -54,7 +54,7 @@ def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalC
 
 @pytest.fixture
 def cluster(started_cluster: LocalCluster) -> LocalCluster:
-    """With both workers, whatever the test before did to them."""
+    """The cluster, after both workers are connected again."""
     until(lambda: len(scheduler_of(started_cluster).workers) == 2)
     return started_cluster
 
@@ -66,12 +66,12 @@ def scheduler_of(cluster: LocalCluster) -> Scheduler:
 
 def process_at(job: Job, cluster: LocalCluster) -> int:
     """The process id of the worker that executes a job."""
-    at_it = [
+    addresses = [
         address
         for address, state in scheduler_of(cluster).workers.items()
         if any(job.key in str(task.key) for task in state.processing)
     ]
-    pids = [nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in at_it]
+    pids = [nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in addresses]
     assert len(pids) == 1
     return int(pids[0])
 
@@ -98,8 +98,8 @@ def test_closing_cancels_running_jobs(cluster: LocalCluster, tmp_path: Path) -> 
     until(lambda: not scheduler_of(cluster).tasks)
 
 
-class Impatient(Recorder):
-    """Starts a worker if there is none."""
+class WorkerStarter(Recorder):
+    """Starts a worker when the engine waits for one."""
 
     def __init__(self, empty: LocalCluster) -> None:
         super().__init__()
@@ -110,8 +110,8 @@ class Impatient(Recorder):
         self.empty.scale(1)
 
 
-class Saboteur(Recorder):
-    """Ends the scheduler when its workers are waited for."""
+class SchedulerCloser(Recorder):
+    """Closes the scheduler when the engine waits for a worker."""
 
     def __init__(self, empty: LocalCluster) -> None:
         super().__init__()
@@ -127,15 +127,15 @@ def test_a_lost_scheduler_is_one_message(
     monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 0.5)
     gone = pytest.raises(StoppedError, match="the dask scheduler is gone")
     with LocalCluster(n_workers=0, dashboard_address=":0") as empty, gone:
-        next(DaskEngine(empty.scheduler_address, tmp_path).run(lambda: [SHORT], Saboteur(empty)))
+        next(DaskEngine(empty.scheduler_address, tmp_path).run(lambda: [SHORT], SchedulerCloser(empty)))
     assert [record.message for record in caplog.records if record.name == "distributed.client"] == []
     assert logging.getLogger("distributed.client").isEnabledFor(logging.ERROR)
 
 
-def test_the_engine_waits_for_workers_and_reports_it(tmp_path: Path) -> None:
+def test_waiting_for_workers_is_reported(tmp_path: Path) -> None:
     folder = str(tmp_path / "dask")
     with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0", local_directory=folder) as empty:
-        watcher = Impatient(empty)
+        watcher = WorkerStarter(empty)
         (outcome,) = DaskEngine(empty.scheduler_address, tmp_path / "runs").run(lambda: [SHORT], watcher)
         assert outcome.result is not None
         assert watcher.reasons == [f"Waiting for a worker: start one with `dask worker {empty.scheduler_address}`"]
@@ -151,9 +151,9 @@ def test_a_failed_job_does_not_stop_the_others(cluster: LocalCluster, tmp_path: 
     assert outcomes[SHORT.key].result is not None
 
 
-def test_a_run_held_by_another_process_is_waited_for(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_job_waits_until_its_folder_is_free(cluster: LocalCluster, tmp_path: Path) -> None:
     with ThreadPoolExecutor() as pool:
-        with exclusive(tmp_path / SHORT.key):  # as a worker does that lost its connection but lives
+        with exclusive(tmp_path / SHORT.key):  # like a live worker that lost its connection
             made = pool.submit(
                 lambda: list(DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [SHORT], GridWatcher()))
             )
@@ -219,8 +219,8 @@ def test_a_worker_of_another_version_is_not_used_and_lost_jobs_are_restarted(
     assert recorder.starts == [LONG.key, LONG.key, SHORT.key]
     assert [key for key, _ in recorder.losses] == [LONG.key]
     assert fit not in scheduler_of(cluster).workers
-    (said,) = (text for text in recorder.reasons if "98.0" in text)
-    assert said.startswith(
+    (message,) = (text for text in recorder.reasons if "98.0" in text)
+    assert message.startswith(
         f"Not used: the dask worker at {unfit} has singleshot 98.0, but the driver has singleshot {__version__}"
     )
 

@@ -129,7 +129,7 @@ def test_a_killed_driver_leaves_no_process_and_a_checkpoint(tmp_path: Path) -> N
     assert Run.open(workspace / ENDLESS.key).checkpoint().step > 0
 
 
-# In a separate process: the first child is special only if nothing was spawned before.
+# In a separate process, because only the first child of a process starts the resource tracker.
 TWO_CHILDREN = """
 import signal
 from multiprocessing import get_context
@@ -149,7 +149,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no signal masks")
-def test_no_child_receives_interrupts_not_even_the_first(tmp_path: Path) -> None:
+def test_no_child_receives_interrupts(tmp_path: Path) -> None:
     script = tmp_path / "two_children.py"
     script.write_text(TWO_CHILDREN, encoding="utf-8")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True)

@@ -27,7 +27,7 @@ def result(method: str = "baseline", seed: int = 0) -> Result:
     return fake_result(job_of(BASE, method, seed), logits=logits, labels=labels, passes=passes, seconds=2.5)
 
 
-def test_a_stored_result_is_read_back_exactly(tmp_path: Path) -> None:
+def test_a_reopened_store_has_identical_results(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path / "results")
     for method in ("baseline", "held_out_baseline", "vwci_star"):
         store.add(result(method))
@@ -47,10 +47,10 @@ def test_missing_jobs_are_listed_once(tmp_path: Path) -> None:
     assert store.missing([done.job, other.job, other.job]) == [other.job]
 
 
-def test_the_file_is_plain_json_with_readable_metrics(tmp_path: Path) -> None:
+def test_the_file_is_plain_json_with_metrics(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path)
     store.add(result())
-    path = store.path_of(result().job)
+    path = store.paths[result().job.key]
     assert path == tmp_path / "digits" / "resnet18" / f"{result().job.key}.json"
     content = json.loads(path.read_text())
     assert content["recipe"]["seed"] == 0
@@ -66,7 +66,7 @@ def test_a_file_without_the_environment_of_the_evaluation_is_read() -> None:
     assert Result.from_dict(content, TrainingJob, "old").to_dict() == result().to_dict()
 
 
-def test_the_environment_of_the_evaluation_is_stored() -> None:
+def test_the_environment_of_the_evaluation_is_kept() -> None:
     elsewhere = replace(result(), measured_in={"revision": "abc"})
     assert Result.from_dict(elsewhere.to_dict(), TrainingJob, "new").measured_in == {"revision": "abc"}
 
@@ -77,7 +77,7 @@ def damaged(change: Any) -> str:
     return json.dumps(content)
 
 
-def _forget(state: dict[str, Any]) -> None:
+def _clear(state: dict[str, Any]) -> None:
     state["sums"] = {name: np.zeros_like(values).tolist() for name, values in state["sums"].items()}
 
 
@@ -106,19 +106,22 @@ DAMAGED = {
     "no seconds": (damaged(lambda c: c.update(seconds=float("nan"))), "damaged result"),
     "negative time": (damaged(lambda c: c.update(cpu_seconds=-1)), "damaged result"),
     "a temperature below 0": (damaged(lambda c: c["rescaled"].update(temperature=-1)), "damaged result"),
-    "more seconds than a number can hold": (damaged(lambda c: c.update(seconds=HUGE)), "damaged result"),
-    "more time than a number can hold": (damaged(lambda c: c.update(cpu_seconds=HUGE)), "damaged result"),
-    "a temperature beyond numbers": (damaged(lambda c: c["rescaled"].update(temperature=HUGE)), "damaged result"),
-    "a learning rate beyond numbers": (damaged(lambda c: c["recipe"].update(learning_rate=HUGE)), ""),
+    "seconds beyond float64": (damaged(lambda c: c.update(seconds=HUGE)), "damaged result"),
+    "processor time beyond float64": (damaged(lambda c: c.update(cpu_seconds=HUGE)), "damaged result"),
+    "a temperature beyond float64": (damaged(lambda c: c["rescaled"].update(temperature=HUGE)), "damaged result"),
+    "a learning rate beyond float64": (damaged(lambda c: c["recipe"].update(learning_rate=HUGE)), ""),
     "an infinite Brier score": (damaged(lambda c: _brier(c["splits"]["test"], "inf")), "its Brier score is inf"),
     "an impossible Brier score": (damaged(lambda c: _brier(c["rescaled"], 101.0)), "its Brier score is 2.02"),
-    "images that are no object": (damaged(lambda c: c.update(data="cifar100")), "damaged result"),
-    "images that are no count": (damaged(lambda c: c["data"].update(test="many")), "an integer 'test', got 'many'"),
-    "images that are not counted": (damaged(lambda c: c["data"].pop("train")), "an integer 'train', got None"),
-    "measured nowhere": (damaged(lambda c: c.update(measured_in="here")), "damaged result"),
+    "data that is not an object": (damaged(lambda c: c.update(data="cifar100")), "damaged result"),
+    "a count that is text": (
+        damaged(lambda c: c["data"].update(test="many")),
+        "an integer 'test', got 'many'",
+    ),
+    "a missing count": (damaged(lambda c: c["data"].pop("train")), "an integer 'train', got None"),
+    "an environment that is text": (damaged(lambda c: c.update(measured_in="here")), "damaged result"),
     "an environment of pairs": (damaged(lambda c: c.update(environment=[["a", "b"]])), "damaged result"),
-    "nothing seen": (damaged(lambda c: _forget(c["splits"]["test"]["calibration"])), "damaged result"),
-    "no passes seen": (damaged(lambda c: _forget(c["variance"])), "damaged result"),
+    "no examples": (damaged(lambda c: _clear(c["splits"]["test"]["calibration"])), "damaged result"),
+    "no passes": (damaged(lambda c: _clear(c["variance"])), "damaged result"),
     "no temperature": (damaged(lambda c: c.update(rescaled=None)), "rescaled is missing"),
     "an unexpected split": (damaged(lambda c: c["splits"].update(other=c["splits"]["test"])), "its splits are"),
     "another recipe": (damaged(lambda c: c["recipe"].update(epochs=7)), "but its content has the key"),
@@ -129,7 +132,7 @@ DAMAGED = {
 def test_damaged_files_are_skipped_reported_and_left_unchanged(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path)
     store.add(result(seed=1))
-    bad = store.path_of(result(seed=0).job)
+    bad = tmp_path / result(seed=0).job.folder / f"{result(seed=0).job.key}.json"
     for name, (text, reason) in DAMAGED.items():
         bad.write_text(text, encoding="utf-8", errors="surrogateescape")
         again = ResultStore.open(tmp_path)
@@ -141,10 +144,10 @@ def test_damaged_files_are_skipped_reported_and_left_unchanged(tmp_path: Path) -
         assert bad.read_text(encoding="utf-8", errors="surrogateescape") == text, name
 
 
-def test_the_second_file_of_a_run_is_skipped_and_kept(tmp_path: Path) -> None:
+def test_a_second_file_of_a_run_is_skipped_and_kept(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path)
     store.add(result())
-    path = store.path_of(result().job)
+    path = store.paths[result().job.key]
     renamed, twin = path.with_name("0copy.json"), tmp_path / "zzz" / path.name
     twin.parent.mkdir()
     shutil.copy(path, renamed)
@@ -158,10 +161,10 @@ def test_the_second_file_of_a_run_is_skipped_and_kept(tmp_path: Path) -> None:
     assert twin.exists()
 
 
-def test_a_partial_write_is_not_a_result(tmp_path: Path) -> None:
+def test_partial_files_of_a_killed_write_are_ignored(tmp_path: Path) -> None:
     store = ResultStore.open(tmp_path)
     store.add(result())
-    path = store.path_of(result().job)
+    path = store.paths[result().job.key]
     for text in ("{", path.read_text()):
         left = path.parent / f".{path.name}.x1" / path.name
         left.parent.mkdir(exist_ok=True)
@@ -170,7 +173,7 @@ def test_a_partial_write_is_not_a_result(tmp_path: Path) -> None:
         assert (list(again.paths.values()), again.skipped) == ([path], [])
 
 
-def test_new_files_of_other_processes_are_read_once(tmp_path: Path) -> None:
+def test_refresh_reads_each_new_result_once(tmp_path: Path) -> None:
     mine, theirs = ResultStore.open(tmp_path), ResultStore.open(tmp_path)
     theirs.add(result(seed=0))
     mine.refresh()
@@ -187,7 +190,6 @@ def test_a_file_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
         ResultStore.open(tmp_path / "results")
 
 
-def test_the_path_of_a_folder_does_not_leave_the_store(tmp_path: Path) -> None:
-    store = ResultStore(tmp_path)
+def test_results_of_a_data_set_outside_stay_inside_the_store() -> None:
     recipe = base_recipe("small", dataset="../../images/birds", model="vgg16")
-    assert store.path_of(job_of(recipe, "baseline", 0)).parent == tmp_path / "birds" / "vgg16"
+    assert job_of(recipe, "baseline", 0).folder == "birds/vgg16"

@@ -74,7 +74,7 @@ def test_keys_of_stored_runs_are_stable() -> None:
     job = job_of(BASE, "vwci_star", seed=1)
     content = job.to_dict()
     for recipe in (content["recipe"], content["start"]):
-        assert recipe.pop("focus") == Recipe().focus  # as in a file from before this field was added
+        assert recipe.pop("focus") == Recipe().focus  # as in files written before this field was added
     assert TrainingJob.from_dict(content, source="here").key == job.key
 
 
@@ -140,10 +140,10 @@ def test_the_same_job_gives_the_same_result_everywhere(tmp_path: Path) -> None:
     first = job.execute(tmp_path / "a")
     assert job.requires is not None
     assert {folder.name for folder in (tmp_path / "a").iterdir()} == {job.key, job.requires.key}
-    job.requires.execute(tmp_path / "b")  # the start exists already
+    job.requires.execute(tmp_path / "b")  # the starting run exists
     assert numbers(job.execute(tmp_path / "b")) == numbers(first)
     (tmp_path / "a").rename(tmp_path / "c")
-    assert numbers(job.execute(tmp_path / "c")) == numbers(first)  # trained before, in a folder that was moved
+    assert numbers(job.execute(tmp_path / "c")) == numbers(first)  # already trained, in a folder that was moved
 
 
 def test_a_result_records_where_it_was_trained_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

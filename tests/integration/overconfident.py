@@ -14,7 +14,7 @@ CLASSES = 4
 
 
 def calibrated(seed: int, rows: int) -> tuple[Any, Any]:
-    """Logits whose softmax is the truth, and labels drawn from it."""
+    """Logits, and labels drawn from their softmax."""
     random = np.random.default_rng(seed)
     logits = random.normal(size=(rows, CLASSES)) * 1.5
     return logits, (logits + random.gumbel(size=logits.shape)).argmax(1)

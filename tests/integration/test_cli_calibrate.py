@@ -124,7 +124,7 @@ def test_invalid_arguments(place: Path) -> None:
 
 @pytest.fixture
 def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Scores and labels of val and test, equally many, as .npy pairs and as .npz files."""
+    """Scores and labels of val and test, with equal numbers of examples, as .npy pairs and as .npz files."""
     monkeypatch.chdir(tmp_path)
     for seed, name in enumerate(["val", "test"]):
         logits, labels = calibrated(seed, 300)

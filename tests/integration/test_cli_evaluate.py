@@ -27,9 +27,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_file_gets_every_metric_with_its_interval_and_a_verdict(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_has_metrics_with_intervals_and_a_verdict(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(evaluate, "test.npz", "--replicates", "50")
     shown = capsys.readouterr().out
     assert shown.startswith("test.npz: 1,500 examples, 4 classes, logits\n")
@@ -55,7 +53,7 @@ def test_a_file_gets_every_metric_with_its_interval_and_a_verdict(
     assert "interval" not in capsys.readouterr().out
 
 
-def test_the_numbers_are_those_of_the_oracle(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_numbers_match_the_oracle(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(evaluate, "test.npz", "--replicates", "20", "--bins", "7", "--classwise", "--json")
     found = shown_json(capsys)
     chunk = read_predictions("test.npz").load()
@@ -84,7 +82,7 @@ def test_several_files_are_compared_on_the_same_examples(place: Path, capsys: py
     plain = found["evaluations"][1]["ece"] - found["evaluations"][0]["ece"]
     assert ece["difference"] == pytest.approx(plain, abs=0.05)
     assert ece["high"] < 0
-    assert other["differences"] is None  # other labels, other examples
+    assert other["differences"] is None  # the labels differ
     run(evaluate, "test.npz", "better.npz", "val.npz", "--replicates", "100")
     shown = capsys.readouterr().out
     assert re.search(r"^ +test\.npz  better\.npz +val\.npz$", shown, re.MULTILINE)

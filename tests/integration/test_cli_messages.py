@@ -16,7 +16,7 @@ from singleshot.training.inference import Prediction
 
 
 class FailingCommands:
-    """Stands for the parsed commands; running one raises an error."""
+    """Replaces the parsed commands; running one raises an error."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -33,7 +33,7 @@ def exit_code(command: str, error: BaseException, monkeypatch: pytest.MonkeyPatc
     return exit_.value.code
 
 
-def test_exit_codes_and_what_a_repeated_command_does(
+def test_exit_codes_and_whether_a_repeated_command_resumes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     resumable = ("quickstart", "train --dataset digits", "data fetch cifar10", "reproduce fig2 --jobs 1")

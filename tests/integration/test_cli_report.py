@@ -1,4 +1,4 @@
-"""``singleshot report`` as a user runs it."""
+"""``singleshot report``, end to end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_files_become_a_page(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_about_two_files(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(report, "test.npz", "val.npz", "-o", "new/page.html", "--title", "Both", "--replicates", "20")
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("test.npz: Overconfident by ")
@@ -131,7 +131,7 @@ def test_files_for_a_known_dataset_show_its_images(
         run(report, "other.npz", "--dataset", "digits", "--replicates", "0")
 
 
-def test_names_of_arrays_are_options_as_in_evaluate(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_array_names_are_options(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with np.load("test.npz") as file:
         np.savez("odd.npz", s=file["logits"], y=file["labels"])
     run(report, "odd.npz", "--scores", "s", "--kind", "logits", "--labels", "y", "--json", "--replicates", "0")

@@ -30,7 +30,7 @@ def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_a_figure_is_planned_made_and_not_repeated(
+def test_a_figure_is_planned_measured_and_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -128,7 +128,7 @@ def test_an_interrupted_grid_is_resumed(tmp_path: Path) -> None:
     assert (tmp_path / "reproduce" / "report.html").exists()
 
 
-def test_finished_results_need_no_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_finished_results_do_not_need_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = ResultStore.open(tmp_path / "results")
     for result in full_store("table3", 1).results.values():
         store.add(result)
@@ -136,7 +136,7 @@ def test_finished_results_need_no_images(tmp_path: Path, capsys: pytest.CaptureF
     main(["reproduce", "table3", "--dataset", "cifar100", "--model", "resnet18", "--seeds", "1", *where])
     said = capsys.readouterr()
     assert "VWCI*" in said.out
-    assert "has no finished run of it" in said.err
+    assert "has no finished run." in said.err
     tables = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "tables").iterdir()}
     assert set(tables) == {f"table3-cifar100-resnet18{suffix}" for suffix in (".txt", ".md", ".tex", ".csv")}
     assert all("VWCI" in text or "vwci" in text for text in tables.values())

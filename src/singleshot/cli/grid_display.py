@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console
@@ -29,7 +30,7 @@ REFRESH_SECONDS = 2.0
 
 @contextmanager
 def output_folder(output: Path) -> Iterator[None]:
-    """Hold the output folder against other processes."""
+    """Lock the output folder against other processes."""
     try:
         with exclusive(output):
             yield
@@ -56,7 +57,7 @@ def raise_failures(failed: Sequence[Outcome]) -> None:
 
 
 def report_skipped(store: ResultStore) -> None:
-    """Name the files that the store could not read."""
+    """Print the reason for each file that the store skipped."""
     for reason in store.skipped:
         say(f"Skipped {printable(reason)}.")
 
@@ -132,9 +133,9 @@ def show_plan(request: GridRequest, output: Path, *, jobs: int, data_root: Path 
         return
     report_skipped(store)
     for key, job in planned.items():
-        print(f"{key}  {'done' if job in store else _duration(seconds[key]):>10}  {printable(job.title)}")
+        print(f"{key}  {'done' if job in store else _duration(seconds[key]):>16}  {printable(job.title)}")
     selects = any(job.recipe.loss == "label_smoothing" and job.recipe.validation for job in todo)
-    more = " The label smoothing that they select adds one run per seed." if selects else ""
+    more = " The selected label smoothing adds one run per seed." if selects else ""
     print(f"{len(planned)} runs, {len(todo)} to do: about {_duration(total)} of training, {jobs} at a time.{more}")
 
 
@@ -160,12 +161,12 @@ def show_status(output: Path, *, as_json: bool) -> None:
             progress = _progress(request, store, output)
             live.update(_active(progress), refresh=True)
     if any(one.state != "done" for one in progress):
-        say("No process is running it; repeat the original command to resume.")
+        say("No process is running this grid; repeat the original command to resume it.")
 
 
 def _progress(request: GridRequest, store: ResultStore, output: Path) -> list[JobProgress]:
     jobs = {job.key: job for grid in request.grids() for job in grid.jobs(store)}
-    return progress_of(list(jobs.values()), store, output / "runs")
+    return [progress_of(job, store, output / "runs") for job in jobs.values()]
 
 
 def _active(progress: list[JobProgress]) -> Text:
@@ -181,7 +182,4 @@ def _status(shown: list[JobProgress], progress: list[JobProgress]) -> str:
 
 
 def _duration(seconds: float) -> str:
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s"
+    return str(timedelta(seconds=round(seconds)))

@@ -37,7 +37,7 @@ def reproduce(  # noqa: PLR0917
     table_format: Annotated[TableFormat, arg(name="format")] = "text",
     as_json: Annotated[bool, arg(name="json")] = False,
 ) -> None:
-    """Measure a table or a figure of the paper, or all of them, with the rows that the paper lacks.
+    """Measure a table or a figure of the paper, or all of them, with additional methods.
 
     Every run is named after its recipe: a finished run is never repeated, and repeating the command resumes an
     interrupted grid. Results are JSON files in OUTPUT/results, runs with their weights are in OUTPUT/runs, tables in
@@ -144,7 +144,7 @@ def _write_page(grid: PaperGrid, store: ResultStore, output: Path, data_root: Pa
         if rewrite or not page.is_file():
             page.unlink(missing_ok=True)  # an outdated page must not remain if writing fails
             write_grid_page(grid, store, runs, page, data_root=data_root)
-        say(f"The page: {page}" if page.is_file() else f"No page: {runs} has no finished run of it.")
+        say(f"The page: {page}" if page.is_file() else f"No page: {runs} has no finished run.")
 
 
 def _print(made: Output, output: Path, table_format: TableFormat, as_json: bool) -> None:

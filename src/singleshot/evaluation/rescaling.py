@@ -23,7 +23,7 @@ def fit_scaling(predictions: Predictions, method: str) -> Scaling:
     """Fit a calibration method on a file, which is loaded into memory."""
     check_choice("method", method, tuple(SCALINGS))
     chunk = predictions.load()
-    if method == "temperature":  # the other methods have parameters per class and warn themselves
+    if method == "temperature":  # methods with parameters per class issue their own warnings
         _warn_about_missing_classes(predictions, chunk)
     try:
         return SCALINGS[method].fit(torch.from_numpy(predictions.logits(chunk)), torch.from_numpy(chunk.labels))

@@ -1,4 +1,4 @@
-"""A verdict in words: are the confidences calibrated, as far as the examples can tell?"""
+"""A verdict in words on the calibration of confidences, with the uncertainty of a finite sample."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SMALL, LARGE = 0.02, 0.05
 """A calibration error up to the first counts as small, from the second on as large."""
 HIGH_SCORES = (0.9, 0.8, 0.7, 0.6, 0.5)
 DEVIATIONS = 2.24
-"""Standard errors that a mean gap exceeds by chance in 25 of 1,000 cases."""
+"""Number of standard errors that a mean gap exceeds by chance in 25 of 1,000 cases."""
 
 
 def verdict(evaluation: Evaluation) -> tuple[str, Tone]:
     """Return the verdict on an evaluation with examples, and its tone.
 
-    Errors that chance explains count neither for nor against a classifier. Of calibrated classifiers, at most about 75
-    in 1,000 are reported as miscalibrated: 25 by the test of the mean gap, 50 by the interval of the ECE. None is
-    called bad for an error that may be small.
+    Errors that sampling noise explains are ignored. Of 1,000 calibrated classifiers, at most about 75 are reported as
+    miscalibrated: 25 by the test of the mean gap, 50 by the interval of the ECE. An error that may be small is never
+    rated as bad.
     """
     examples = evaluation.examples
     assert examples is not None
@@ -71,7 +71,7 @@ def _tone(error: float, at_least: float) -> Tone:
 
 
 def _error_beyond_chance(evaluation: Evaluation) -> float:
-    """The debiased ECE, or 0 if chance explains all of it according to its interval or, without one, to a test."""
+    """The debiased ECE, or 0 if its interval includes 0; without intervals, if a test finds no miscalibration."""
     if evaluation.intervals:
         is_chance = evaluation.intervals["ece"].low == 0
     else:
@@ -91,14 +91,14 @@ def _no_miscalibration(evaluation: Evaluation, examples: Examples, without_inter
 
 
 def _largest_gap(examples: Examples) -> float:
-    """The largest plausible mean gap. If all predictions are right, resamples cannot show it."""
+    """The largest plausible mean gap, by a Wilson interval: resamples do not vary if all predictions are right."""
     confidence = float(examples.confidence.double().mean())
     low, high = wilson_interval(int(examples.correct.sum()), len(examples))
     return max(confidence - float(low), float(high) - confidence)
 
 
 def _high_scores(examples: Examples) -> str:
-    """How often the highest scores are right, at the highest round threshold that enough of them reach."""
+    """Accuracy of the high scores, above the highest of `HIGH_SCORES` with enough examples."""
     enough = max(MIN_RESAMPLED, len(examples) // 100)
     for score, count, right in zip(HIGH_SCORES, *accepted_at(examples, HIGH_SCORES), strict=True):
         if count >= enough:

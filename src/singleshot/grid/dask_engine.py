@@ -14,8 +14,10 @@ from uuid import uuid4
 
 from singleshot.common.errors import StoppedError
 from singleshot.grid.dask_workers import Workers, call_scheduler, connect
-from singleshot.grid.engine import MAX_ATTEMPTS, GridWatcher, Outcome, ReadyJobs, next_job
+from singleshot.grid.engine import MAX_ATTEMPTS, GridWatcher, Outcome, ReadyJobs, answer_of, next_job
 from singleshot.grid.job import Job
+from singleshot.training.display import Callback
+from singleshot.training.step import StepResult
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -26,7 +28,7 @@ RESULT_SECONDS = 30.0
 """Time limit for fetching a finished result: it never arrives if its worker has died."""
 
 _one_job_at_a_time = threading.Lock()
-"""In a worker: a job uses the device alone, whatever the number of threads of the worker."""
+"""In a worker: jobs do not share the device, even if the worker has several threads."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class DaskEngine:
         call = uuid4().hex  # part of every task name, so that tasks of other drivers are not confused with ours
         running: dict[str, _Task] = {}
         events: SimpleQueue[Any] = SimpleQueue()  # finished futures, and messages about removed workers
-        # Closing the client drops its futures, and the scheduler cancels tasks without a future.
+        # Closing the client releases its futures, and the scheduler cancels tasks without a future.
         with connect(self.scheduler) as client, _worker_events(client, events):
             workers = Workers(client, watcher)
             has_workers = True
@@ -101,7 +103,7 @@ class _Task:
     job: Job
     future: Future[Any]
     allowed: set[str]  # addresses of the workers that may execute it
-    is_lost: bool = False  # the watcher knows that its worker died
+    is_lost: bool = False  # the loss of its worker was reported
 
     def is_stranded(self, available: set[str]) -> bool:
         """Whether all allowed workers are gone: dask would wait for them and use no others."""
@@ -153,24 +155,14 @@ def _outcome(task: _Task, scheduler: str) -> Outcome | None:
 
 
 def _work(job: Job, workspace: Path, data_root: Path | None) -> tuple[str, Any]:
-    """Execute a job on a worker; the answer holds plain values only."""
-    import torch
-
+    """Execute a job on a worker."""
     with _one_job_at_a_time:
-        torch.set_num_threads(1)  # for results that are identical to those of other engines
-        try:
-            result = job.execute(workspace, data_root=data_root, callback=_cancellation_callback())
-            return "result", result.to_dict()
-        except (ValueError, StoppedError, OSError, RuntimeError) as error:  # errors of this job; the next may succeed
-            return "error", str(error)
+        return answer_of(job, workspace, data_root, _cancellation_callback())
 
 
-def _cancellation_callback() -> Any:
+def _cancellation_callback() -> Callback:
     """Return a callback that stops cancelled runs: dask cancels tasks, but never interrupts a running one."""
     from distributed import Status, get_worker
-
-    from singleshot.training.display import Callback
-    from singleshot.training.step import StepResult
 
     leaving = (Status.closing, Status.closed, Status.failed)
     worker = get_worker()

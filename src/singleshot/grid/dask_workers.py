@@ -21,7 +21,7 @@ CONNECT_SECONDS = 10.0
 
 @contextmanager
 def connect(address: str) -> Iterator[Client]:
-    """Provide a client that logs nothing: a lost scheduler is reported by our own errors."""
+    """Provide a client without log messages: our errors report a lost scheduler."""
     client = _client(address)
     logger = logging.getLogger("distributed.client")  # after the import of dask, which sets its level
     before = logger.level
@@ -39,7 +39,7 @@ def _client(address: str) -> Client:
         from distributed.utils import LoopRunner
     except ImportError:
         raise ValueError("--engine dask needs an extra: pip install 'singleshot[cluster]'") from None
-    if not address:  # dask would start a cluster of its own
+    if not address:  # dask would start a local cluster
         raise ValueError("--engine dask needs the address of a scheduler, such as --scheduler tcp://host:8786")
     try:
         LoopRunner(asynchronous=False).run_sync(_probe, address)  # a Client that fails leaves its thread behind
@@ -79,30 +79,29 @@ class Workers:
 
     def __init__(self, client: Client, watcher: GridWatcher) -> None:
         self.client, self.watcher = client, watcher
-        self.matching: set[str] = set()
-        self.others: set[str] = set()
-        self.found_matching = False
+        self.is_usable: dict[str, bool] = {}  # by address
+        self.found_usable = False
 
     def available(self) -> set[str]:
         """Return the addresses of the connected workers with the right version; new workers are checked first."""
         connected = set(call_scheduler(self.client.nthreads))
-        self.matching &= connected  # a worker that returns at the same address may have another version
-        self.others &= connected
-        if connected - self.matching - self.others:
+        for address in self.is_usable.keys() - connected:
+            del self.is_usable[address]  # a worker that returns at the same address may have another version
+        if connected - self.is_usable.keys():
             self._check_versions()
-        return connected & self.matching
+        return {address for address in connected if self.is_usable.get(address)}
 
     def _check_versions(self) -> None:
         """Report every new worker of another version; raise ValueError if no worker ever had the right one."""
         own, found = Version(__version__, _revision()), _versions(self.client)
-        self.matching |= {address for address, version in found.items() if version.matches(own)}
-        self.found_matching |= bool(self.matching)
-        for address in found.keys() - self.matching - self.others:
+        self.found_usable |= any(version.matches(own) for version in found.values())
+        for address in found.keys() - self.is_usable.keys():
+            self.is_usable[address] = found[address].matches(own)
             reason = f"the dask worker at {address} has {found[address]}, but the driver has {own}"
-            if not self.found_matching:
+            if not self.found_usable:
                 raise ValueError(f"{reason}; install the same version. Finished runs are kept")
-            self.watcher.waiting(f"Not used: {reason}")
-            self.others.add(address)
+            if not self.is_usable[address]:
+                self.watcher.waiting(f"Not used: {reason}")
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def _versions(client: Client) -> dict[str, Version]:
     # Other versions may not have the function `_revision`; nor may another commit of the same version.
     same = [address for address, number in numbers.items() if number == __version__]
     answers = call_scheduler(client.run, _revision, workers=same, on_error="return") if same else {}
-    gone = {address for address, answer in answers.items() if isinstance(answer, OSError)}  # asked again if they return
+    gone = {address for address, answer in answers.items() if isinstance(answer, OSError)}  # checked if they return
     revisions = {address: "unknown" if isinstance(answer, Exception) else answer for address, answer in answers.items()}
     return {
         address: Version(number, revisions.get(address)) for address, number in numbers.items() if address not in gone
@@ -136,6 +135,6 @@ def _versions(client: Client) -> dict[str, Version]:
 
 
 def _revision() -> str | None:
-    """Return the commit of a checkout, without the mark of local changes: those may be in documents only."""
+    """Return the commit of a checkout, without "-dirty": local changes may be in documents only."""
     revision = describe_environment()["revision"]
     return None if revision is None else str(revision).removesuffix("-dirty")

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
+from singleshot.common.errors import StoppedError
 from singleshot.grid.job import Job, Result
 from singleshot.grid.store import ResultStore
+from singleshot.training.display import Callback
 
 MAX_ATTEMPTS = 3
 """Number of times a job is started when its worker dies."""
@@ -32,6 +37,21 @@ class Outcome:
         if result.job.key != job.key:
             return cls(job, None, f"its worker returned the result of run {result.job.key}; do the versions differ?")
         return cls(job, result)
+
+
+def answer_of(job: Job, workspace: Path, data_root: Path | None, callback: Callback) -> tuple[str, Any]:
+    """Execute a job in a worker and return its answer. Only a StoppedError with its own exit code is raised."""
+    torch.set_num_threads(1)  # for identical results; two OpenMP teams on two cores are also slower than two threads
+    try:
+        return "result", job.execute(workspace, data_root=data_root, callback=callback).to_dict()
+    except StoppedError as stopped:
+        if stopped.exit_code != 1:
+            raise
+        return "error", str(stopped)
+    except (ValueError, OSError) as error:
+        return "error", str(error)
+    except Exception as error:  # a retry would not help
+        return "error", f"{type(error).__name__}: {error}"
 
 
 ReadyJobs = Callable[[], Sequence[Job]]

@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -49,7 +49,7 @@ class Job(ABC):
 
     @classmethod
     @abstractmethod
-    def from_dict(cls, content: dict[str, Any], source: str) -> Self:
+    def from_dict(cls, content: dict[str, Any], source: str) -> Job:
         """Return the job that `to_dict` wrote; raise ValueError, naming ``source``, for anything else."""
 
     @abstractmethod
@@ -129,15 +129,10 @@ class Result:
             "format": FORMAT,
             "key": self.job.key,
             **self.job.to_dict(),
-            "seconds": self.seconds,
-            "cpu_seconds": self.cpu_seconds,
-            "device": self.device,
-            "environment": self.environment,
-            "data": self.data,
+            **{name: value for name, value in vars(self).items() if name != "job"},
             "splits": {name: _with_metrics(calibration) for name, calibration in self.splits.items()},
             "rescaled": rescaled,
             "variance": None if self.variance is None else self.variance.to_dict(),
-            "measured_in": self.measured_in,
         }
 
     @classmethod

@@ -14,11 +14,12 @@ from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 from singleshot.common.errors import StoppedError
-from singleshot.grid.engine import MAX_ATTEMPTS, GridWatcher, Outcome, ReadyJobs, next_job
+from singleshot.grid.engine import MAX_ATTEMPTS, GridWatcher, Outcome, ReadyJobs, answer_of, next_job
 from singleshot.grid.job import Job
+from singleshot.training.display import Callback
+from singleshot.training.step import StepResult
 
 SHUTDOWN_SECONDS = 10
 
@@ -70,11 +71,14 @@ class LocalEngine:
                         outcome = Outcome(job, None, f"{reason}, {MAX_ATTEMPTS} times; is there enough memory?")
                     yield outcome
         finally:
+            for worker in workers.values():
+                worker.connection.close()
+                worker.process.terminate()  # training saves a checkpoint after the current step
             deadline = time.monotonic() + SHUTDOWN_SECONDS
             for worker in workers.values():
-                worker.stop()
-            for worker in workers.values():
-                worker.join(deadline)
+                worker.process.join(max(deadline - time.monotonic(), 0))
+                worker.process.kill()
+                worker.process.join()
 
 
 @dataclass
@@ -91,7 +95,7 @@ class _Worker:
         context = get_context("spawn")  # a forked process would inherit the threads of torch and hang
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs, engine, rank), daemon=True)
-        with single_thread_environment(), blocked_interrupts():
+        with blocked_interrupts():
             process.start()
         theirs.close()
         return cls(process, ours, rank)
@@ -105,17 +109,6 @@ class _Worker:
         self.process.join(5)
         code = self.process.exitcode
         return f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-
-    def stop(self) -> None:
-        """Ask the process to save a checkpoint after the current step and exit."""
-        self.connection.close()
-        self.process.terminate()
-
-    def join(self, deadline: float) -> None:
-        self.process.join(max(deadline - time.monotonic(), 0))
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
 
 
 @contextmanager
@@ -133,51 +126,25 @@ def blocked_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@contextmanager
-def single_thread_environment() -> Iterator[None]:
-    """Start child processes with one OpenMP thread: two teams on two cores are slower than two single threads."""
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = before
-
-
 def _work(connection: Connection, engine: LocalEngine, rank: int) -> None:
     """Execute jobs until the parent closes the connection."""
-    import torch
-
-    from singleshot.training.display import Callback
-    from singleshot.training.step import StepResult
 
     class ParentCallback(Callback):
-        """Saves and exits when the parent was killed, which closes the connection."""
+        """Saves a checkpoint and exits if the parent was killed, which closes the connection."""
 
         def on_step(self, step: int, result: StepResult, learning_rate: float) -> None:
             if connection.poll():  # nothing is sent while a job is running
                 os.kill(os.getpid(), signal.SIGTERM)
 
     os.environ["LOCAL_RANK"] = str(rank)  # selects the device, as under torchrun
-    torch.set_num_threads(1)
     while True:
         try:
             job = connection.recv()
         except (EOFError, ConnectionError):
             return
         try:
-            result = job.execute(engine.workspace, data_root=engine.data_root, callback=ParentCallback())
-            answer: tuple[str, Any] = ("result", result.to_dict())
-        except (ValueError, OSError) as error:  # errors of this job; the next may succeed
-            answer = ("error", str(error))
-        except StoppedError as stopped:
-            if stopped.exit_code == 128 + signal.SIGTERM:  # another process resumes the job
-                sys.exit(stopped.exit_code)
-            answer = ("error", str(stopped))
-        except Exception as error:  # a retry would not help
-            answer = ("error", f"{type(error).__name__}: {error}")
+            answer = answer_of(job, engine.workspace, engine.data_root, ParentCallback())
+        except StoppedError as stopped:  # by a signal; another process resumes the job
+            sys.exit(stopped.exit_code)
         with suppress(ConnectionError):  # the parent is gone; the next recv fails
             connection.send(answer)

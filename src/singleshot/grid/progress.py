@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -25,6 +25,8 @@ from singleshot.training.schedule import Schedule
 from singleshot.training.step import Stepper
 
 WARM_UP_STEPS, TIMED_STEPS = 2, 5
+COST_FIELDS = ("dataset", "image_size", "model", "width", "noise", "batch_size", "precision", "passes")
+"""What the cost of a step depends on: not the loss, but the number of passes."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,11 @@ class JobProgress:
         return {"key": self.job.key, "title": self.job.title, "state": self.state, "share": self.share}
 
 
-def progress_of(jobs: Sequence[Job], store: ResultStore, workspace: Path) -> list[JobProgress]:
-    """Return the state of every job. Runs on machines with other disks appear as waiting."""
-    return [_progress(job, store, workspace / job.key) for job in jobs]
-
-
-def _progress(job: Job, store: ResultStore, folder: Path) -> JobProgress:
+def progress_of(job: Job, store: ResultStore, workspace: Path) -> JobProgress:
+    """Return the state of a job. Runs on machines with other disks appear as waiting."""
     if job in store:
         return JobProgress(job, "done", 1.0)
+    folder = workspace / job.key
     share = _share(folder)
     if share is None:
         return JobProgress(job, "waiting", 0.0)
@@ -68,12 +67,9 @@ def _share(folder: Path) -> float | None:
 
 
 def estimate_seconds(jobs: Sequence[TrainingJob], *, data_root: Path | None = None) -> dict[str, float]:
-    """Return the estimated training time of each job, by key, in its own process with one thread.
-
-    Jobs with the same cost per step are timed once: it depends on the number of passes, not on the loss.
-    """
+    """Return the estimated training time of each job, by key, in its own process with one thread."""
     datasets: dict[tuple[str, int], Dataset] = {}
-    seconds_per_step: dict[str, float] = {}
+    seconds_per_step: dict[tuple[Any, ...], float] = {}
     estimates = {}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -88,7 +84,7 @@ def estimate_seconds(jobs: Sequence[TrainingJob], *, data_root: Path | None = No
                 dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
             )
             schedule = Schedule(recipe, len(trained))
-            cost = TrainingJob(_cost_fields(recipe)).key
+            cost = tuple(getattr(recipe, name) for name in COST_FIELDS)
             if cost not in seconds_per_step:
                 seconds_per_step[cost] = _seconds_per_step(recipe, dataset, schedule.batch)
             steps = schedule.steps - (schedule.first_loss_step if job.start is not None else 0)
@@ -96,13 +92,6 @@ def estimate_seconds(jobs: Sequence[TrainingJob], *, data_root: Path | None = No
     finally:
         torch.set_num_threads(threads)
     return estimates
-
-
-def _cost_fields(recipe: Recipe) -> Recipe:
-    """Return a recipe with only the fields that determine the cost of a step."""
-    names = ("dataset", "image_size", "model", "width", "noise", "batch_size", "precision")
-    plain = Recipe(loss="cross_entropy", samples=recipe.passes)
-    return replace(plain, **{name: getattr(recipe, name) for name in names}).resolved()
 
 
 def _seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int) -> float:

@@ -61,13 +61,9 @@ class ResultStore:
     def __getitem__(self, job: Job) -> Result:
         return self.results[job.key]
 
-    def path_of(self, job: Job) -> Path:
-        """Return the path of a job's result."""
-        return self.root / job.folder / f"{job.key}.json"
-
     def add(self, result: Result) -> None:
         """Write a result to disk and keep it."""
-        path = self.path_of(result.job)
+        path = self.root / result.job.folder / f"{result.job.key}.json"
         write_text(path, json.dumps(result.to_dict(), indent=1) + "\n")
         self.results[result.job.key], self.paths[result.job.key] = result, path
 

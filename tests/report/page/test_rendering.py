@@ -63,7 +63,7 @@ def test_hostile_names_are_only_text(tmp_path: Path) -> None:
     assert not re.search(r"[<>&\u2028\x1b]", found.json)
     assert data["models"][0]["name"] == "</script>\\udc80<b>&'.npz"
     names = {entry["class"] for entry in data["models"][0]["classes_by_gap"]}
-    assert names == {*HOSTILE[:2], "a\\u202eb", "\"'`\\x1b[2J\\n&amp;\\u2028"}
+    assert names == {*HOSTILE[:2], "a\\u202eb (2)", "\"'`\\x1b[2J\\n&amp;\\u2028 (3)"}
 
 
 def test_the_page_makes_no_requests(tmp_path: Path) -> None:
