@@ -47,9 +47,9 @@ def evaluate(  # noqa: PLR0917
     Example: singleshot evaluate runs/a --json
 
     Args:
+        sources: prediction files, or output folders of `singleshot train`.
         files: how to read files of predictions.
         runs: how to evaluate trained runs.
-        sources: prediction files, or output folders of `singleshot train`.
         bins: equal-width bins of the confidence.
         classwise: also compute the classwise ECE.
         replicates: bootstrap resamples for intervals and comparisons, 0 for none. Default: 1000 for 30 to a million

@@ -53,18 +53,18 @@ def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: boo
     from singleshot.cli.grid_display import raise_failures, run_and_show
     from singleshot.grid.local_engine import LocalEngine
     from singleshot.grid.store import ResultStore
-    from singleshot.paper import quickstart as domain
+    from singleshot.paper import quickstart as experiment
     from singleshot.report.figures import save_reliability
 
     results, predictions, old_results = output / "results", output / "predictions", output / "results.json"
-    store = ResultStore.open(results, domain.QuickstartJob)
+    store = ResultStore.open(results, experiment.QuickstartJob)
     if restart:
         store.clear()
         old_results.unlink(missing_ok=True)
     elif old_results.exists():
-        domain.import_old_results(old_results, store)
-    raise_failures(run_and_show([domain.QuickstartGrid(seeds)], store, LocalEngine(predictions, jobs)))
-    summaries = domain.summarize(store, seeds)
+        experiment.import_old_results(old_results, store)
+    raise_failures(run_and_show([experiment.QuickstartGrid(seeds)], store, LocalEngine(predictions, jobs)))
+    summaries = experiment.summarize(store, seeds)
     if as_json:
         print(json.dumps({summary.title: summary.to_dict() for summary in summaries}, indent=2))
     else:
@@ -77,11 +77,11 @@ def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: boo
     print(f"The picture:  {figure}", file=stream)
     retry = shlex.join(["singleshot", "quickstart", "--output", str(output), "--seeds", str(seeds)])
     page = output / "report.html"
-    if not domain.has_predictions(predictions):
+    if not experiment.has_predictions(predictions):
         print("No page:      the predictions of some runs were not kept; use --restart to train all again", file=stream)
         return
     with failure_allowed(f"`{retry}`"):
-        domain.write_quickstart_page(predictions, page)
+        experiment.write_quickstart_page(predictions, page)
         print(f"The page:     {page}", file=stream)
 
 

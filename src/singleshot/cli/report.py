@@ -39,9 +39,9 @@ def report(  # noqa: PLR0917
     Example: singleshot report runs/a predictions.npz -o report.html
 
     Args:
+        sources: files of predictions, or run folders of `singleshot train`.
         files: how to read files of predictions.
         runs: how to evaluate trained runs.
-        sources: files of predictions, or run folders of `singleshot train`.
         output: the .html file to write.
         title: heading of the page. Default: a question about the calibration of the sources.
         replicates: bootstrap resamples for intervals and comparisons, 0 for none. Default: 1000, or none above a
