@@ -129,10 +129,15 @@ class Result:
             "format": FORMAT,
             "key": self.job.key,
             **self.job.to_dict(),
-            **{name: value for name, value in vars(self).items() if name != "job"},
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "device": self.device,
+            "environment": self.environment,
+            "data": self.data,
             "splits": {name: _with_metrics(calibration) for name, calibration in self.splits.items()},
             "rescaled": rescaled,
             "variance": None if self.variance is None else self.variance.to_dict(),
+            "measured_in": self.measured_in,
         }
 
     @classmethod
