@@ -95,9 +95,9 @@ def plot_risk_coverage(curves: Mapping[str, RiskCoverage], *, ax: Axes | None = 
     A good confidence gives a curve that stays low and rises late. ``curves`` are results of `risk_coverage` by their
     name in the legend. The plotted numbers are ``curve.coverage`` and ``curve.risk``.
     """
-    style.check_curves("curves", curves)
+    shown = style.check_curves("curves", curves).values()
     # The first few examples may all be wrong: a risk of 1 there would flatten the rest of the plot.
-    highest = max(curve.risk[curve.coverage >= 0.05].max(initial=0.0) for curve in curves.values())
+    highest = max(curve.risk[curve.coverage >= 0.05].max(initial=0.0) for curve in shown)
     ax = _plot_curves({name: (curve.coverage, curve.risk) for name, curve in curves.items()}, ax, title)
     ax.set(ylim=(0, min(1.02, 1.1 * highest + 0.01)), xlabel="coverage", ylabel="risk (share of errors)")
     return ax

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+T = TypeVar("T")
 
 # The palette of Okabe and Ito without yellow, which is too light for a line on white.
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, BLACK = (
@@ -43,12 +45,13 @@ def new_axes(size: tuple[float, float] = (3.3, 2.5)) -> Axes:
     return ax
 
 
-def check_curves(name: str, curves: object) -> None:
+def check_curves(name: str, curves: Mapping[str, T]) -> Mapping[str, T]:
     """Require a non-empty mapping from names to curves."""
     if not isinstance(curves, Mapping):
         raise TypeError(f"{name} must be a mapping from names to curves, got {type(curves).__name__}")
     if not curves:
         raise ValueError(f"{name} must contain at least one curve, got none")
+    return curves
 
 
 def finish(ax: Axes, *, legend: bool, title: str | None, **legend_options: Any) -> None:
