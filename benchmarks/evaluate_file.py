@@ -79,7 +79,7 @@ def drop_from_cache(folder: Path, file: str) -> None:
 
 def evaluate(folder: Path, file: str, replicates: int = 0) -> float:
     """Evaluate as ``singleshot evaluate FILE --replicates ...`` does."""
-    from singleshot.evaluation.core import evaluate_file
+    from singleshot.evaluation.evaluation import evaluate_file
     from singleshot.predictions import read_predictions
 
     labels = str(folder / "labels.npy") if file == "npy" else None
@@ -97,7 +97,7 @@ JOBS: dict[str, Callable[[Path, str], float]] = {
 def run_job(job: str, folder: Path, file: str, place: str) -> None:
     import torch
 
-    import singleshot.evaluation.core  # noqa: F401
+    import singleshot.evaluation.evaluation  # noqa: F401
 
     torch.set_num_threads(1)
     if place == DISK:

@@ -44,7 +44,7 @@ def make_files(folder: Path, models: int, rows: int) -> list[Path]:
 
 
 def evaluate_one_by_one(files: list[Path]) -> None:
-    from singleshot.evaluation.core import evaluate_file
+    from singleshot.evaluation.evaluation import evaluate_file
     from singleshot.predictions import read_predictions
 
     for file in files:

@@ -30,7 +30,7 @@ from torch import Tensor
 from singleshot.data import Images, load_dataset
 from singleshot.data.augmentation import Normalization, Shifts, shift_and_mirror
 from singleshot.training import preset
-from singleshot.training.processes import Processes
+from singleshot.training.distributed import Processes
 from singleshot.training.recipe import LossName, Recipe
 from singleshot.training.step import Stepper
 

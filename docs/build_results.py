@@ -20,11 +20,11 @@ from singleshot.common.checks import check_choice
 from singleshot.common.files import write_text
 from singleshot.grid.store import ResultStore
 from singleshot.models import list_models
-from singleshot.paper.estimates import Estimate, Runs
 from singleshot.paper.experiments import EXPERIMENTS
 from singleshot.paper.figures import save_figure
 from singleshot.paper.methods import CI, METHODS, base_recipe
 from singleshot.paper.published import CI_MEAN, CI_ORACLE, METRICS
+from singleshot.paper.seed_means import Estimate, Runs
 from singleshot.paper.table_formats import MISSING, as_markdown, format_time, markdown_table
 from singleshot.paper.tables import build_table
 from singleshot.training.recipe import Recipe

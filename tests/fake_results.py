@@ -14,9 +14,9 @@ from singleshot.grid.job import Rescaled, Result
 from singleshot.grid.store import ResultStore
 from singleshot.grid.training_job import TrainingJob
 from singleshot.metrics import Calibration, VarianceHistogram
-from singleshot.paper.estimates import Estimate
 from singleshot.paper.experiments import EXPERIMENTS
 from singleshot.paper.methods import EPSILONS, base_recipe, job_of
+from singleshot.paper.seed_means import Estimate
 from singleshot.paper.tables import Row, Table, build_table
 from singleshot.training.recipe import Recipe
 

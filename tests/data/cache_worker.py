@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from singleshot.data import decoding, load_dataset, source
+from singleshot.data import decoding, image_source as source, load_dataset
 
 
 def main() -> None:

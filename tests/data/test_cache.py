@@ -21,11 +21,11 @@ import pytest
 import torch
 from PIL import Image
 
-from singleshot.data import cache, load_dataset, source as source_module
+from singleshot.data import cache, image_source as source_module, load_dataset
 from singleshot.data.cache import NpyWriter
 from singleshot.data.decoding import decode_image
+from singleshot.data.image_source import ImageBatch, ImageSource
 from singleshot.data.images import Dataset, Images
-from singleshot.data.source import ImageBatch, ImageSource
 
 WORKER = Path(__file__).with_name("cache_worker.py")
 IMAGES = 20

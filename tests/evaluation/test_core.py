@@ -11,8 +11,8 @@ import torch
 
 import oracle
 from predictions.files import WRITERS, predictions
-from singleshot.evaluation import core
-from singleshot.evaluation.core import Evaluation, evaluate_batches, evaluate_file
+from singleshot.evaluation import evaluation as core
+from singleshot.evaluation.evaluation import Evaluation, evaluate_batches, evaluate_file
 from singleshot.metrics import Examples, bootstrap
 from singleshot.predictions import read_predictions
 

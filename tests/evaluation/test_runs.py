@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from singleshot.evaluation import runs
-from singleshot.evaluation.core import evaluate_file
+from singleshot.evaluation import loaded_run as runs
+from singleshot.evaluation.evaluation import evaluate_file
 from singleshot.predictions import read_predictions
 from singleshot.training import Recipe, Run, train
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from singleshot.evaluation.core import evaluate_batches
+from singleshot.evaluation.evaluation import evaluate_batches
 from singleshot.evaluation.verdict import Tone, measure_advice, verdict
 from singleshot.metrics.examples import Examples
 from singleshot.training.recipe import LossName, MeasureName, Recipe

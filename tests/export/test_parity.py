@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from singleshot.common.errors import StoppedError
-from singleshot.export import ParityError, export_model, model as export_module
+from singleshot.export import ParityError, export_model, exporting as export_module
 from singleshot.export.formats import read_program, write_program
 from singleshot.export.parity import check_parity
 

@@ -11,7 +11,7 @@ import torch
 from singleshot.common.environment import describe_environment
 from singleshot.common.splits import split_training
 from singleshot.data import load_dataset
-from singleshot.evaluation.runs import LoadedRun
+from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.grid import training_job
 from singleshot.grid.training_job import MEASURED_PASSES, TrainingJob
 from singleshot.metrics import Calibration, VarianceHistogram

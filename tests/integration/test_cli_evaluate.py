@@ -16,7 +16,7 @@ import pytest
 import oracle
 from integration.overconfident import calibrated, run, shown_json, write_overconfident
 from singleshot.cli.evaluate import evaluate
-from singleshot.evaluation.core import evaluate_file
+from singleshot.evaluation.evaluation import evaluate_file
 from singleshot.predictions import read_predictions
 
 
@@ -122,7 +122,7 @@ def test_runs_and_files_are_compared(
             found = evaluate_file(read_predictions("test.npz"), **options)
             return replace(found, name=self.folder, source={"run": self.folder, "step": 7})
 
-    monkeypatch.setattr("singleshot.evaluation.runs.LoadedRun.open", FakeRun)
+    monkeypatch.setattr("singleshot.evaluation.loaded_run.LoadedRun.open", FakeRun)
     run(evaluate, "runs", "--json", "--replicates", "10", "--split", "validation", "--predictions", "out.npz")
     found = shown_json(capsys)
     assert (found["run"], found["step"], "intervals" in found) == ("runs", 7, True)

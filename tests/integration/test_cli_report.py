@@ -78,7 +78,7 @@ def test_the_same_source_twice_has_two_names(place: Path, capsys: pytest.Capture
 def test_many_examples_are_resampled_in_groups(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("singleshot.evaluation.core.MAX_EXACT", 1400)
+    monkeypatch.setattr("singleshot.evaluation.evaluation.MAX_EXACT", 1400)
     run(report, "test.npz", "test.npz", "--json", "--replicates", "20")
     found: Any = shown_json(capsys)
     assert "from 20 resamples of 1,000 groups of examples" in found["models"][0]["about"]

@@ -19,8 +19,8 @@ from singleshot.models import (
     vgg16,
     wide_resnet16_8,
 )
+from singleshot.models.construction import scaled
 from singleshot.models.densenet import DenseLayer, DenseNet
-from singleshot.models.layers import scaled
 from singleshot.models.resnet import ResNet
 from singleshot.models.vgg import VGG
 from singleshot.models.wide_resnet import WideBlock, WideResNet

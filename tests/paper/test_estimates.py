@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from fake_results import BASE, SEEDS, fake, full_store, of_runs, store_of
-from singleshot.paper.estimates import SECONDS, Estimate, Runs
 from singleshot.paper.methods import CI
 from singleshot.paper.published import METRICS
+from singleshot.paper.seed_means import SECONDS, Estimate, Runs
 
 
 def test_differences_are_paired_over_common_seeds() -> None:

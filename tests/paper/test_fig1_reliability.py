@@ -7,10 +7,10 @@ import pytest
 
 from fake_results import RESNET, SEEDS, VGG, drawn_store, without
 from figure_oracle import assert_estimates, binned, ece, eces, panels, texts
-from singleshot.paper.estimates import Runs
 from singleshot.paper.figure_numbers import oracle
 from singleshot.paper.figures import draw_figure
 from singleshot.paper.methods import CI
+from singleshot.paper.seed_means import Runs
 
 
 def test_fig1_has_the_mean_ece_over_seeds_and_the_pooled_bins_of_every_method() -> None:

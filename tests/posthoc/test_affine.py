@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from singleshot.posthoc import MatrixScaling
-from singleshot.posthoc.affine import Problem
+from singleshot.posthoc.affine_solver import Problem
 
 LOGITS = torch.randn(100, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 2
 LABELS = torch.multinomial((LOGITS / 2).softmax(1), 1, generator=torch.Generator().manual_seed(1)).squeeze(1)
@@ -29,7 +29,7 @@ def test_derivatives_equal_finite_differences(full: bool, on: Any) -> None:
 
 def test_chunks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = MatrixScaling.fit(LOGITS, LABELS, strength=1.0, off_diagonal=1.0)
-    monkeypatch.setattr("singleshot.posthoc.affine.CHUNK", 24)
-    monkeypatch.setattr("singleshot.posthoc.affine.MAX_KEPT", 0)
+    monkeypatch.setattr("singleshot.posthoc.affine_solver.CHUNK", 24)
+    monkeypatch.setattr("singleshot.posthoc.affine_solver.MAX_KEPT", 0)
     parts = MatrixScaling.fit(LOGITS, LABELS, strength=1.0, off_diagonal=1.0)
     torch.testing.assert_close(parts.weight, whole.weight, rtol=1e-8, atol=1e-9)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import oracle
 from singleshot.posthoc import MatrixScaling, TemperatureScaling, VectorScaling
-from singleshot.posthoc.affine import Array
+from singleshot.posthoc.affine_solver import Array
 
 Fit = Callable[..., Any]
 

@@ -262,7 +262,7 @@ def test_rows_of_very_different_lengths_do_not_exhaust_the_memory(
     rows = [[0.0]] * 5 + [[index / 20 for index in range(20)]]
     scaling, path = IsotonicScaling(rows, rows, 9), tmp_path / "long.json"
     scaling.save(path)
-    monkeypatch.setattr("singleshot.posthoc.frequencies.MAX_PADDED", 100)
+    monkeypatch.setattr("singleshot.posthoc.nonparametric.MAX_PADDED", 100)
     with pytest.raises(ValueError, match=r"long\.json is damaged: 6 rows of up to 20 scores are too many"):
         load_scaling(path)
 

@@ -18,8 +18,8 @@ from safetensors.torch import save_file as save_torch
 
 import singleshot as ss
 from predictions.files import WRITERS, csv_text, metadata, predictions
-from singleshot.evaluation.core import evaluate_file
-from singleshot.evaluation.rescaling import rescale
+from singleshot.evaluation.calibrating import rescale
+from singleshot.evaluation.evaluation import evaluate_file
 from singleshot.predictions import read_predictions, write_predictions
 
 

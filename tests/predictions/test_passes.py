@@ -22,7 +22,7 @@ from safetensors.torch import save_file as save_torch
 import oracle
 from predictions.files import predictions
 from predictions.test_damaged_files import Bomb
-from singleshot.evaluation.core import evaluate_file
+from singleshot.evaluation.evaluation import evaluate_file
 from singleshot.predictions import Predictions, read_predictions, write_predictions
 from singleshot.predictions.arrays import check_passes_shape
 

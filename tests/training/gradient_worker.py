@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from singleshot.models import StochasticDepthBlock
-from singleshot.training.processes import Processes, process_group
+from singleshot.training.distributed import Processes, process_group
 from singleshot.training.recipe import Recipe
 from singleshot.training.step import Stepper, StochasticPasses
 

@@ -14,8 +14,8 @@ from singleshot.data.augmentation import Normalization
 from singleshot.metrics import Calibration
 from singleshot.training import inference
 from singleshot.training.checkpoint import TrainingState
+from singleshot.training.distributed import Processes
 from singleshot.training.inference import BATCH, evaluate, evaluation_mode, logits_of, predict
-from singleshot.training.processes import Processes
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import Run, RunInfo
 

@@ -25,9 +25,9 @@ from running import (
 )
 from safetensors.torch import load_file
 
-from singleshot.evaluation.runs import LoadedRun
+from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.training import Run
-from singleshot.training.processes import Processes
+from singleshot.training.distributed import Processes
 from singleshot.training.run import METRICS
 
 

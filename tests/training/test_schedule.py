@@ -10,7 +10,7 @@ from torch import Tensor
 
 from singleshot.data import Images
 from singleshot.data.augmentation import Normalization
-from singleshot.training.processes import Processes
+from singleshot.training.distributed import Processes
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import preset
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed

@@ -15,7 +15,7 @@ from singleshot import uncertainty
 from singleshot.common import checks
 from singleshot.models import SmallCNN, create_model
 from singleshot.training import step
-from singleshot.training.processes import Processes
+from singleshot.training.distributed import Processes
 from singleshot.training.recipe import Recipe
 from singleshot.training.step import CROSS_ENTROPY, DivergedError, Stepper, StochasticPasses, loss_and_alpha
 

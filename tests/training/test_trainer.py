@@ -19,7 +19,7 @@ from running import TINY, finish, saved_step, tensors_of, train_command, wait_fo
 from singleshot.common.errors import StoppedError
 from singleshot.common.files import exclusive
 from singleshot.data import load_dataset
-from singleshot.evaluation.runs import LoadedRun
+from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.training import Recipe, Run, preset, train
 from singleshot.training.checkpoint import STATE
 from singleshot.training.display import Callback
@@ -256,7 +256,7 @@ def test_a_changed_data_set_is_not_evaluated(tmp_path: Path, monkeypatch: pytest
     run = train(quick(epochs=1), tmp_path / "run")
     whole = load_dataset("digits", image_size=16)
     fewer = replace(whole, test=whole.test.take(torch.arange(10)))
-    monkeypatch.setattr("singleshot.evaluation.runs.load_dataset", lambda *args, **options: fewer)
+    monkeypatch.setattr("singleshot.evaluation.loaded_run.load_dataset", lambda *args, **options: fewer)
     with pytest.raises(ValueError, match="was trained on other data"):
         LoadedRun.open(run.folder)
 

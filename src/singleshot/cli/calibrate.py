@@ -71,8 +71,8 @@ def calibrate(  # noqa: PLR0917
     if fit_labels is None:
         fit_labels = _labels_of_fit(fit_on, files.labels)
     from singleshot.common.checks import check_size
-    from singleshot.evaluation.core import result_dict
-    from singleshot.evaluation.rescaling import check_same_classes, fit_scaling, rescale
+    from singleshot.evaluation.calibrating import check_same_classes, fit_scaling, rescale
+    from singleshot.evaluation.evaluation import result_dict
     from singleshot.posthoc import TemperatureScaling, load_scaling as read_scaling
     from singleshot.predictions import read_predictions
 

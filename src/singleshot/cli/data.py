@@ -46,7 +46,7 @@ def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
     Example: singleshot data list
     """
     from singleshot.data.locations import find_dataset, resolve_data_root
-    from singleshot.data.publishers import PUBLICATIONS
+    from singleshot.data.published.catalogue import PUBLICATIONS
 
     root = resolve_data_root(data_root)
     rows: list[dict[str, Any]] = [_DIGITS]
@@ -88,7 +88,7 @@ def check(name: NameOrFolder, data_root: DataRoot = None, as_json: AsJson = Fals
 
 def _report(result: CheckResult) -> list[str]:
     """Return the result of a check as lines of text."""
-    from singleshot.data.publishers import PUBLICATIONS
+    from singleshot.data.published.catalogue import PUBLICATIONS
 
     fetch = f"singleshot data fetch {result.name}"
     if result.folder is None:

@@ -61,8 +61,8 @@ def evaluate(  # noqa: PLR0917
     """
     _check_arguments(sources, figure, predictions)
     from singleshot.evaluation.comparison import Baseline
-    from singleshot.evaluation.core import check_options, evaluate_file
-    from singleshot.evaluation.runs import LoadedRun
+    from singleshot.evaluation.evaluation import check_options, evaluate_file
+    from singleshot.evaluation.loaded_run import LoadedRun
     from singleshot.evaluation.summary import comparison_lines, evaluation_lines, table_lines
     from singleshot.predictions import read_predictions
     from singleshot.predictions.formats import is_predictions

@@ -63,8 +63,8 @@ def report(  # noqa: PLR0917
     _check_sources(sources, files, runs.weights)
     check_writable(output)
     from singleshot.report.page import write_page
+    from singleshot.report.page.labels import short_names
     from singleshot.report.page.model_report import command_line
-    from singleshot.report.page.text import short_names
 
     names = short_names(sources)
     if not title:

@@ -77,7 +77,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         recipe.resolved()  # report a bad value before torch is imported, which takes seconds
         from singleshot.training.display import Display
-        from singleshot.training.processes import Processes
+        from singleshot.training.distributed import Processes
         from singleshot.training.trainer import train as run_training
 
         run = run_training(

@@ -18,10 +18,10 @@ import numpy as np
 
 from singleshot.common.files import FolderNotUsableError, exclusive, write_text
 from singleshot.data.decoding import PixelCounts
+from singleshot.data.image_source import ImageSource
 from singleshot.data.images import Dataset, Images
 from singleshot.data.locations import CACHE_VARIABLE, decoded_root
 from singleshot.data.progress import decoding_progress, print_status
-from singleshot.data.source import ImageSource
 
 FORMAT = 1  # increase when the same files would be decoded to different pixels or stored differently
 MAX_EXAMPLES = 5  # unreadable images listed by name

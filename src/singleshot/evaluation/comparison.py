@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from singleshot.common.text import jsonable
-from singleshot.evaluation.core import DEFAULT_REPLICATES, MAX_RESAMPLED, MIN_RESAMPLED, Evaluation, resampled_groups
+from singleshot.evaluation.evaluation import (
+    DEFAULT_REPLICATES,
+    MAX_RESAMPLED,
+    MIN_RESAMPLED,
+    Evaluation,
+    resampled_groups,
+)
 from singleshot.metrics.estimates import Estimator, Resampled
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.significance import Comparison, compare_resampled

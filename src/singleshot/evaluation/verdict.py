@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from singleshot.evaluation.core import MIN_RESAMPLED, Evaluation
+from singleshot.evaluation.evaluation import MIN_RESAMPLED, Evaluation
 from singleshot.evaluation.formatting import amount, percent, points
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.intervals import wilson_interval

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.export.facts import ENTRY
+from singleshot.export.metadata import ENTRY
 from singleshot.export.parity import Outputs
 from singleshot.export.program import first_line, quiet
 

@@ -18,7 +18,7 @@ from singleshot.grid.job import Job
 from singleshot.grid.store import ResultStore
 from singleshot.grid.training_job import TrainingJob
 from singleshot.models import create_model
-from singleshot.training.processes import Processes
+from singleshot.training.distributed import Processes
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import Run
 from singleshot.training.schedule import Schedule

@@ -22,8 +22,8 @@ from singleshot.metrics import Calibration, VarianceHistogram
 from singleshot.posthoc import TemperatureScaling
 from singleshot.sampling import sample
 from singleshot.training.display import Callback
+from singleshot.training.distributed import select_device
 from singleshot.training.inference import evaluation_mode, image_batches, logits_of
-from singleshot.training.processes import select_device
 from singleshot.training.recipe import RENAMED, Recipe
 from singleshot.training.recipe_file import checked_values
 from singleshot.training.run import Record, Run

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from singleshot.common.checks import check_size
 from singleshot.common.text import jsonable
+from singleshot.metrics.additive_state import AdditiveState, Layout, Options
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.classwise import ClassCells
 from singleshot.metrics.examples import ScoredBatch
-from singleshot.metrics.state import AdditiveState, Layout, Options
 
 CLASS_SUMS = ("class_count", "class_correct", "class_probability")
 

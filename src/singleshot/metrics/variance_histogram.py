@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from singleshot.common.checks import as_tensor, check_choice, check_labels, check_logits, check_size
+from singleshot.metrics.additive_state import AdditiveState, Layout, Options
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.examples import reduce_probs
-from singleshot.metrics.state import AdditiveState, Layout, Options
 from singleshot.uncertainty import MEASURES, normalized_variance, predictive_mean
 
 

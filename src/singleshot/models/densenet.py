@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.models.layers import check_network, initialize_convolutions, scaled
+from singleshot.models.construction import check_network, initialize_convolutions, scaled
 
 
 class DenseNet(nn.Sequential):

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from singleshot.models.layers import check_network, initialize_convolutions, scaled
+from singleshot.models.construction import check_network, initialize_convolutions, scaled
 from singleshot.sampling.stochastic_depth import StochasticDepthBlock, linear_survival
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from singleshot.models.layers import check_network, initialize_convolutions, scaled
+from singleshot.models.construction import check_network, initialize_convolutions, scaled
 
 STAGE_CHANNELS = (64, 128, 256, 512, 512)
 

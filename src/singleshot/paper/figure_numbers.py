@@ -9,10 +9,10 @@ from singleshot.common.text import jsonable
 from singleshot.grid.job import Result
 from singleshot.metrics import CalibrationResult, VarianceHistogram
 from singleshot.metrics.variance_histogram import VarianceBins
-from singleshot.paper.estimates import Estimate, Runs, best_beta, format_seeds, pool
 from singleshot.paper.experiments import EXPERIMENTS
 from singleshot.paper.methods import METHODS, PASSES
 from singleshot.paper.published import CI_ORACLE
+from singleshot.paper.seed_means import Estimate, Runs, best_beta, format_seeds, pool
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from singleshot.common.checks import check_choice, check_size
 from singleshot.common.files import write_atomically
 from singleshot.grid.store import ResultStore
 from singleshot.metrics.variance_histogram import VarianceBins
-from singleshot.paper.estimates import Estimate, Runs
 from singleshot.paper.experiments import EXPERIMENTS
 from singleshot.paper.figure_numbers import (
     MethodRuns,
@@ -24,6 +23,7 @@ from singleshot.paper.figure_numbers import (
     variance_numbers,
 )
 from singleshot.paper.methods import CI
+from singleshot.paper.seed_means import Estimate, Runs
 from singleshot.report import plot_coverage, plot_reliability
 from singleshot.report.style import BLUE, FRACTION_TICKS, GREY, SKY, check_curves, finish, line_styles, new_axes
 from singleshot.training.recipe import Recipe

@@ -24,9 +24,9 @@ from singleshot.grid.job import Job, Result, hash_key
 from singleshot.grid.store import ResultStore
 from singleshot.metrics import Calibration, CalibrationResult
 from singleshot.models import SmallCNN
-from singleshot.paper.estimates import Estimate, pool
 from singleshot.paper.methods import METHODS
 from singleshot.paper.published import BETTER
+from singleshot.paper.seed_means import Estimate, pool
 from singleshot.predictions import write_predictions
 from singleshot.sampling import sample
 from singleshot.training.display import Callback

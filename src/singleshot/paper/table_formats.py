@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from singleshot.paper.estimates import Estimate, format_seeds
 from singleshot.paper.published import CI_MEAN, METRICS
+from singleshot.paper.seed_means import Estimate, format_seeds
 from singleshot.paper.tables import NO_RUNS, Table
 
 HEADINGS = ("method", "acc. %", "ECE", "MCE", "NLL", "Brier", "time", "seeds")

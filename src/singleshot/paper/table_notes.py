@@ -8,10 +8,10 @@ from singleshot.common.environment import HARDWARE
 from singleshot.common.text import printable
 from singleshot.grid.job import Result
 from singleshot.grid.store import ResultStore
-from singleshot.paper.estimates import Estimate
 from singleshot.paper.experiments import select_smoothing
 from singleshot.paper.methods import CI, EPSILONS, base_recipe
 from singleshot.paper.published import CI_MEAN, CI_ORACLE, PublishedRow
+from singleshot.paper.seed_means import Estimate
 from singleshot.training.recipe import Recipe
 
 _VERSIONS = {"revision": "revisions", "singleshot": "singleshot", "torch": "torch"}

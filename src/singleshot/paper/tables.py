@@ -11,10 +11,10 @@ from typing import Any
 from singleshot.common.checks import check_choice, check_size
 from singleshot.common.text import jsonable, printable
 from singleshot.grid.store import ResultStore
-from singleshot.paper.estimates import TEMPERATURE_SCALING, Estimate, Runs, sample_deviation
 from singleshot.paper.experiments import ADDED, SELECTED_SMOOTHING, PaperGrid, select_smoothing
 from singleshot.paper.methods import CI, METHODS
 from singleshot.paper.published import BETTER, CI_MEAN, CI_ORACLE, METRICS, PublishedRow, rows_beside
+from singleshot.paper.seed_means import TEMPERATURE_SCALING, Estimate, Runs, sample_deviation
 from singleshot.paper.table_notes import describe_scale, paper_note, row_notes, run_notes, smoothing_notes, time_note
 from singleshot.training.recipe import Recipe
 

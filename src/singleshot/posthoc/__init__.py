@@ -3,8 +3,8 @@
 from os import PathLike
 from pathlib import Path
 
-from singleshot.posthoc.frequencies import HistogramBinning, IsotonicScaling
 from singleshot.posthoc.linear import MatrixScaling, VectorScaling
+from singleshot.posthoc.nonparametric import HistogramBinning, IsotonicScaling
 from singleshot.posthoc.scaling import Scaling, read_scaling
 from singleshot.posthoc.temperature import TemperatureScaling
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from singleshot.common.checks import check_choice, check_range
-from singleshot.posthoc.affine import Inputs, Problem, choose_strength, features, solve, start_of_fit
+from singleshot.posthoc.affine_solver import Inputs, Problem, choose_strength, features, solve, start_of_fit
 from singleshot.posthoc.scaling import Scaling, check_classes, to_output_dtype
 
 

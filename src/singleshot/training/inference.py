@@ -19,7 +19,7 @@ from singleshot.data.decoding import Pixels
 from singleshot.data.formats.folder import images_below
 from singleshot.export import Exported, export_model
 from singleshot.metrics import Calibration
-from singleshot.training.processes import Processes, lost_process_errors, select_device
+from singleshot.training.distributed import Processes, lost_process_errors, select_device
 from singleshot.training.run import Run
 
 BATCH = 128  # images per forward pass

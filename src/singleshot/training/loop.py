@@ -20,8 +20,8 @@ from singleshot.common.splits import split_training
 from singleshot.data import Dataset
 from singleshot.training.checkpoint import Best, Checkpoint, EpochSums, TrainingState
 from singleshot.training.display import Callback, Evaluation
+from singleshot.training.distributed import Processes, ProcessLostError
 from singleshot.training.inference import evaluate
-from singleshot.training.processes import Processes, ProcessLostError
 from singleshot.training.recipe_file import recipe_text
 from singleshot.training.run import Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed

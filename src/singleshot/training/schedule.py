@@ -11,7 +11,7 @@ from torch import Tensor
 
 from singleshot.data import Images
 from singleshot.data.augmentation import Normalization, Shifts, shift_and_mirror
-from singleshot.training.processes import Processes
+from singleshot.training.distributed import Processes
 from singleshot.training.recipe import Recipe
 
 

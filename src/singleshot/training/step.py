@@ -14,7 +14,7 @@ from singleshot.common.checks import values_can_be_read
 from singleshot.losses import ci_loss, cross_entropy_loss, entropy_ci_loss, focal_loss, label_smoothing_loss
 from singleshot.losses.vwci import vwci_loss_and_alpha
 from singleshot.sampling import sample
-from singleshot.training.processes import Processes, lost_process_errors
+from singleshot.training.distributed import Processes, lost_process_errors
 from singleshot.training.recipe import Recipe
 from singleshot.uncertainty import normalized_variance
 

@@ -12,8 +12,8 @@ from singleshot.common.errors import StoppedError
 from singleshot.common.files import FolderNotUsableError, exclusive
 from singleshot.data import Dataset, load_dataset
 from singleshot.training.display import Callback
+from singleshot.training.distributed import Processes, ProcessLostError, process_group
 from singleshot.training.loop import TrainingLoop
-from singleshot.training.processes import Processes, ProcessLostError, process_group
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import Run, RunInfo, recipe_differences, require_tensorboard
 from singleshot.training.schedule import derived_seed

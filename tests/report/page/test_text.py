@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singleshot.report.page.text import class_label
+from singleshot.report.page.labels import class_label
 
 
 def test_truncated_and_blank_class_names_stay_distinct() -> None:

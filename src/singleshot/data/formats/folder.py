@@ -9,7 +9,7 @@ from pathlib import Path
 
 from singleshot.common.text import listed
 from singleshot.data.decoding import EXTENSIONS
-from singleshot.data.source import ImageSource, LabelledFile, image_file_source
+from singleshot.data.image_source import ImageSource, LabelledFile, image_file_source
 
 TEST_FOLDERS = ("test", "val", "validation")
 TEST_FRACTION = 1 / 5  # of each class, if the folder has no test split

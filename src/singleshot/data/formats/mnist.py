@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from singleshot.data.decoding import Pixels
-from singleshot.data.publishers import Publication
-from singleshot.data.source import ImageBatch, ImageSource, resized_batches
+from singleshot.data.image_source import ImageBatch, ImageSource, resized_batches
+from singleshot.data.published.catalogue import Publication
 
 MAX_ITEMS = 1_000_000  # the largest dataset in this format has 814,255
 UNSIGNED_BYTE = 0x08

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from singleshot.data.formats.folder import images_below
-from singleshot.data.source import ImageSource, LabelledFile, image_file_source
+from singleshot.data.image_source import ImageSource, LabelledFile, image_file_source
 
 _DAMAGED = "the dataset is damaged or incomplete, download it again with: singleshot data fetch tiny_imagenet"
 

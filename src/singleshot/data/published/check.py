@@ -14,10 +14,10 @@ import msgspec
 
 from singleshot.data.locations import candidate_folders, find_dataset, find_file, resolve_data_root
 from singleshot.data.progress import ProgressCallback
-from singleshot.data.publishers import PUBLICATIONS, KnownFile, Publication
+from singleshot.data.published.catalogue import PUBLICATIONS, KnownFile, Publication
 
 if TYPE_CHECKING:
-    from singleshot.data.source import ImageSource
+    from singleshot.data.image_source import ImageSource
 
 CHUNK = 2**20
 IMAGE_SIZE = 32  # for test decoding

@@ -10,9 +10,9 @@ from singleshot.common.files import FolderNotUsableError, exclusive
 from singleshot.data.locations import DATA_VARIABLE, resolve_data_root
 from singleshot.data.progress import ProgressCallback, print_status
 from singleshot.data.published.archive import extract
+from singleshot.data.published.catalogue import PUBLICATIONS, Publication, RemoteFile, unknown_dataset
 from singleshot.data.published.check import CheckResult, check_dataset, file_fault
 from singleshot.data.published.download import DownloadError, download_file
-from singleshot.data.publishers import PUBLICATIONS, Publication, RemoteFile, unknown_dataset
 
 
 def fetch_dataset(

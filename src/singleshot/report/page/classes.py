@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.evaluation.core import MIN_RESAMPLED
+from singleshot.evaluation.evaluation import MIN_RESAMPLED
 from singleshot.evaluation.formatting import amount, points
 from singleshot.evaluation.verdict import LARGE
 from singleshot.metrics.examples import Examples
-from singleshot.report.page.text import class_label
+from singleshot.report.page.labels import class_label
 
 ClassIndices = NDArray[np.unsignedinteger[Any]]
 

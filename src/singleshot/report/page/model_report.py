@@ -15,9 +15,15 @@ import numpy as np
 from singleshot.common.environment import describe_environment
 from singleshot.common.files import fingerprint
 from singleshot.data import Images
-from singleshot.evaluation.core import DEFAULT_REPLICATES, MAX_RESAMPLED, Evaluation, evaluate_file, resampled_groups
+from singleshot.evaluation.evaluation import (
+    DEFAULT_REPLICATES,
+    MAX_RESAMPLED,
+    Evaluation,
+    evaluate_file,
+    resampled_groups,
+)
 from singleshot.evaluation.formatting import amount
-from singleshot.evaluation.runs import LoadedRun
+from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.predictions import read_predictions
 from singleshot.report.page.classes import ClassIndices, Outcomes

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from singleshot.evaluation.runs import LoadedRun
+from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.metrics.variance_histogram import VarianceHistogram
 from singleshot.predictions import Predictions
 from singleshot.sampling import sample

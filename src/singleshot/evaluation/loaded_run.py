@@ -14,11 +14,11 @@ from singleshot.common.splits import split_training
 from singleshot.common.text import printable
 from singleshot.data import Images, load_dataset
 from singleshot.data.augmentation import Normalization
-from singleshot.evaluation.core import Evaluation, evaluate_batches
+from singleshot.evaluation.evaluation import Evaluation, evaluate_batches
 from singleshot.evaluation.formatting import amount
 from singleshot.predictions import write_predictions
+from singleshot.training.distributed import select_device
 from singleshot.training.inference import logits_of
-from singleshot.training.processes import select_device
 from singleshot.training.run import Run
 
 SPLITS = ("test", "validation", "train")

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from singleshot.common.checks import check_choice, check_range
 from singleshot.common.environment import describe_environment
 from singleshot.common.files import check_writable, write_atomically
-from singleshot.export.facts import FORMAT, require_packages
 from singleshot.export.formats import INPUT, ONNX_PACKAGES, read_onnx, read_program, write_onnx, write_program
+from singleshot.export.metadata import FORMAT, require_packages
 from singleshot.export.parity import Outputs, check_parity, random_inputs
 from singleshot.export.program import Classifier, count_classes, trace
 

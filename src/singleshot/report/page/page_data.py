@@ -12,15 +12,15 @@ import numpy as np
 from singleshot import __version__
 from singleshot.common.text import jsonable
 from singleshot.evaluation.comparison import COMPARED, Baseline, BaselineComparison
-from singleshot.evaluation.core import Evaluation
+from singleshot.evaluation.evaluation import Evaluation
 from singleshot.evaluation.formatting import LABELS, difference_label
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.estimates import HIGHER_IS_BETTER
 from singleshot.metrics.selective import threshold_bounds
 from singleshot.report.page import curves
 from singleshot.report.page.classes import CONFUSION_THRESHOLD, classes_by_gap, confusions, outlier_class
+from singleshot.report.page.labels import numbered, shown, shown_values
 from singleshot.report.page.model_report import ModelReport
-from singleshot.report.page.text import numbered, shown, shown_values
 
 HELP = {
     "accuracy": "Share of examples whose predicted class is correct.",

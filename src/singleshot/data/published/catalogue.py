@@ -1,6 +1,6 @@
 """Published datasets: where they come from, and the sizes and checksums of their files.
 
-The facts are in ``publishers.json``. MNIST comes from mirrors, since its publisher no longer serves the files.
+The facts are in ``catalogue.json``. MNIST comes from mirrors, since its publisher no longer serves the files.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Publication:
         return sum(download.size for download in self.downloads)
 
 
-_CONTENT = Path(__file__).with_name("publishers.json").read_bytes()
+_CONTENT = Path(__file__).with_name("catalogue.json").read_bytes()
 PUBLICATIONS = {published.name: published for published in msgspec.json.decode(_CONTENT, type=list[Publication])}
 
 
