@@ -34,7 +34,7 @@ CACHE, DISK = "page cache", "disk"
 
 def make_files(folder: Path, rows: int) -> None:
     """Write the same predictions as a pair of .npy files and as an .npz file, in blocks."""
-    from singleshot.data.cache import NpyWriter
+    from singleshot.common.npy import NpyWriter
     from singleshot.predictions import read_predictions, write_predictions
 
     random = np.random.default_rng(0)

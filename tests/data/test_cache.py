@@ -21,8 +21,8 @@ import pytest
 import torch
 from PIL import Image
 
+from singleshot.common.npy import NpyWriter
 from singleshot.data import cache, image_source as source_module, load_dataset
-from singleshot.data.cache import NpyWriter
 from singleshot.data.decoding import decode_image
 from singleshot.data.image_source import ImageBatch, ImageSource
 from singleshot.data.images import Dataset, Images

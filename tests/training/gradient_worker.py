@@ -47,7 +47,7 @@ def save_gradients_of(loss: str, file: Path, processes: Processes) -> None:
     labels = torch.randint(0, 5, (ROWS,), generator=torch.Generator().manual_seed(2))
     recipe = Recipe(loss=loss, samples=3, channels_last=False).resolved()  # type: ignore[arg-type]
     stepper = Stepper(network(), recipe, processes)
-    passes = stepper.passes if processes.count == 1 else stepper.passes.module
+    passes = stepper.network if processes.count == 1 else stepper.network.module
     assert isinstance(passes, StochasticPasses)
     passes.strategy = "loop"  # one mask per pass and row
     mine = processes.batch_slice(ROWS)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from singleshot.metrics import Calibration
 from singleshot.training import display
-from singleshot.training.display import Display, Evaluation
+from singleshot.training.display import Display, EpochEvaluation
 from singleshot.training.recipe import Recipe
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import StepResult
@@ -26,11 +26,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def evaluation(epoch: int, *, is_best: bool = True) -> Evaluation:
+def evaluation(epoch: int, *, is_best: bool = True) -> EpochEvaluation:
     calibration = Calibration(bins=20)
     calibration.update(probs=torch.tensor([[0.9, 0.1], [0.9, 0.1]]), labels=torch.tensor([0, 1]))
     means: dict[str, float | None] = {"loss": 1.25, "alpha": 0.125, "train_accuracy": 0.5}
-    return Evaluation(epoch, means, "validation", calibration.compute(), is_best)
+    return EpochEvaluation(epoch, means, "validation", calibration.compute(), is_best)
 
 
 def terminal(width: int = 80, **environment: str) -> Console:

@@ -28,7 +28,7 @@ from safetensors.torch import load_file
 from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.training import Run
 from singleshot.training.distributed import Processes
-from singleshot.training.run import METRICS
+from singleshot.training.run import METRICS_LOG
 
 
 def assert_same_weights(one: Path, other: Path) -> None:
@@ -141,7 +141,7 @@ def test_processes_with_different_recipes_are_refused(tmp_path: Path) -> None:
         assert one.finish().code == 2, one.errors
         assert "the processes have different recipes or images" in one.errors
         assert "Traceback" not in one.errors
-    assert not (folder / METRICS).exists()
+    assert not (folder / METRICS_LOG).exists()
 
 
 def test_an_error_in_the_main_process_is_raised_in_all(tmp_path: Path) -> None:

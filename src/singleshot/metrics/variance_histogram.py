@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, check_choice, check_labels, check_logits, check_size
+from singleshot.common.checks import as_tensor, check_choice, check_labels, check_passes, check_size
 from singleshot.metrics.additive_state import AdditiveState, Layout, Options
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
 from singleshot.metrics.examples import reduce_probs
-from singleshot.uncertainty import MEASURES, normalized_variance, predictive_mean
+from singleshot.uncertainty import MEASURES, apply_measure, log_probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +69,12 @@ class VarianceHistogram(AdditiveState):
     @torch.no_grad()
     def update(self, *, logits: Any, labels: Any) -> None:
         """Add T stochastic passes (T, B, C) over a batch with labels (B,). An invalid batch adds nothing."""
-        logits = as_tensor(logits, "logits")
-        check_logits(logits, ("(T, B, C)",))
-        labels = check_labels(as_tensor(labels, "labels"), *logits.shape[1:]).to(logits.device)
+        log_probs = log_probabilities(as_tensor(logits, "logits"))
+        labels = check_labels(as_tensor(labels, "labels"), *log_probs.shape[1:]).to(log_probs.device)
+        check_passes(log_probs)
         bins = int(self._options["bins"])
-        index = bin_index(normalized_variance(logits, str(self._options["measure"])).cpu(), bins)
-        confidence, correct, *_ = reduce_probs(predictive_mean(logits), labels)
+        index = bin_index(apply_measure(MEASURES[str(self._options["measure"])], log_probs).cpu(), bins)
+        confidence, correct, *_ = reduce_probs(log_probs.exp().mean(0), labels)
         self._sums["count"] += sum_by_bin(index, bins)
         self._sums["correct"] += sum_by_bin(index[correct.cpu()], bins)
         self._sums["score"] += sum_by_bin(index, bins, confidence.cpu())

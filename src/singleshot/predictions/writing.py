@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.files import write_atomically
-from singleshot.data.cache import NpyWriter
+from singleshot.common.npy import NpyWriter
 from singleshot.predictions.arrays import check_passes_shape
 from singleshot.predictions.validation import first_misnumbered
 

@@ -20,7 +20,7 @@ from singleshot.training.step import StepResult
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EpochEvaluation:
     """The evaluation after an epoch."""
 
     epoch: int
@@ -39,7 +39,7 @@ class Callback:
     def on_step(self, step: int, result: StepResult, learning_rate: float) -> None:
         """A step is done; ``step`` counts it."""
 
-    def on_evaluation(self, evaluation: Evaluation) -> None:
+    def on_evaluation(self, evaluation: EpochEvaluation) -> None:
         """Held-out images were evaluated."""
 
     def on_end(self) -> None:
@@ -101,7 +101,7 @@ class Display(Callback):
         elif time.monotonic() - self._last_line >= LINE_INTERVAL:
             self._print(f"{epoch}, step {step}: {_joined(averages, self._evaluation, self._speed)}")
 
-    def on_evaluation(self, evaluation: Evaluation) -> None:
+    def on_evaluation(self, evaluation: EpochEvaluation) -> None:
         """Print one line per evaluation."""
         result = evaluation.result
         self._evaluation = f"{evaluation.split} acc {result.accuracy:.3f} ECE {result.ece:.3f}"

@@ -19,7 +19,7 @@ from singleshot.common.errors import StoppedError
 from singleshot.common.splits import split_training
 from singleshot.data import Dataset
 from singleshot.training.checkpoint import Best, Checkpoint, EpochSums, TrainingState
-from singleshot.training.display import Callback, Evaluation
+from singleshot.training.display import Callback, EpochEvaluation
 from singleshot.training.distributed import Processes, ProcessLostError
 from singleshot.training.inference import evaluate
 from singleshot.training.recipe_file import recipe_text
@@ -204,7 +204,7 @@ class TrainingLoop:
             if is_best:
                 self.state.best = Best(self.state.step, result.nll)
             record[self.split] = result.metrics()
-            self.callback.on_evaluation(Evaluation(epoch, means, self.split, result, is_best))
+            self.callback.on_evaluation(EpochEvaluation(epoch, means, self.split, result, is_best))
         self.state.epochs_closed, self.state.sums = epoch, EpochSums()
         self._log("epoch", **record)
         if is_best:

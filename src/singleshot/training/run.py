@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from singleshot.data.augmentation import Normalization
 
 FORMAT = "singleshot.run/1"
-RECIPE, INFO, METRICS, CHECKPOINTS = "recipe.yaml", "run.json", "metrics.jsonl", "checkpoints"
+RECIPE, INFO, METRICS_LOG, CHECKPOINTS = "recipe.yaml", "run.json", "metrics.jsonl", "checkpoints"
 
 Record = dict[str, Any]
 
@@ -95,14 +95,14 @@ class Run:
 
     def records(self) -> list[Record]:
         """Return the records of the metrics log."""
-        return read_records(self.folder / METRICS)
+        return read_records(self.folder / METRICS_LOG)
 
     def open_log(self, state: TrainingState, *, tensorboard: bool) -> MetricsLog:
         """Open the log to continue from this state; a new run is created first."""
         if not self.exists(self.folder):
             self.create()
         logs = self.folder / "tensorboard" if tensorboard else None
-        return MetricsLog(self.folder / METRICS, state.step, state.epochs_closed, tensorboard=logs)
+        return MetricsLog(self.folder / METRICS_LOG, state.step, state.epochs_closed, tensorboard=logs)
 
     def recipe_hash(self) -> str:
         """Return the checksum of the recipe file. It stays the same if a later version renames or reorders fields."""

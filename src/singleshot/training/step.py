@@ -85,7 +85,7 @@ class Stepper:
             weight_decay=recipe.weight_decay,
         )
         self.recipe, self.processes = recipe, processes
-        self.passes = processes.wrap(StochasticPasses(self.model, memory=recipe.memory, compiled=recipe.compile))
+        self.network = processes.wrap(StochasticPasses(self.model, memory=recipe.memory, compiled=recipe.compile))
         # Scales up float16 gradients so that small ones do not underflow.
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=recipe.precision == "float16")
 
@@ -109,7 +109,7 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         with lost_process_errors() if self.processes.count > 1 else nullcontext():
             with self._autocast():
-                logits = self.passes(images, recipe.passes)
+                logits = self.network(images, recipe.passes)
             is_finite = torch.isfinite(logits.detach()).all()
             if values_can_be_read(is_finite) and not is_finite:
                 loss, alpha = logits.sum() * math.nan, None  # the losses would raise in this process only
@@ -147,7 +147,7 @@ class Stepper:
 
     def release(self) -> None:
         """Delete the wrapper that averages gradients: leaving the process group while it exists may abort."""
-        del self.passes
+        del self.network
 
     def is_finite(self) -> bool:
         """Whether all weights and buffers are finite."""

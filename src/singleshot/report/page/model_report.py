@@ -30,7 +30,7 @@ from singleshot.report.page.classes import ClassIndices, Outcomes
 from singleshot.report.page.curves import DEFAULT_BINS
 from singleshot.report.page.inspection import IMAGE_SIZE, examples_to_inspect
 from singleshot.report.page.passes import file_passes, run_passes
-from singleshot.training.run import METRICS, read_records
+from singleshot.training.run import METRICS_LOG, read_records
 
 DEFAULTS = {"split": "test", "weights": "last", "device": "auto"}
 
@@ -110,7 +110,7 @@ def run_report(
         outcomes=outcomes,
         inspection=examples_to_inspect(outcomes, loaded.images, loaded.positions, image_size=image_size),
         passes=run_passes(loaded),
-        training=training_curve(run.folder / METRICS),
+        training=training_curve(run.folder / METRICS_LOG),
         recipe=asdict(run.recipe),
         environment=run.info.environment,
     )
