@@ -16,7 +16,7 @@ from singleshot.grid.store import ResultStore
 from singleshot.grid.training_job import TrainingJob
 from singleshot.paper.methods import base_recipe, job_of
 from singleshot.training.recipe import Recipe
-from singleshot.training.run import METRICS
+from singleshot.training.run import METRICS_LOG
 
 
 def tiny(epochs: int = 2, **changes: Any) -> Recipe:
@@ -67,7 +67,7 @@ def numbers(result: Result) -> dict[str, Any]:
 
 def is_training(job: Job, workspace: Path) -> bool:
     """Whether the run of a job has logged some steps."""
-    metrics = workspace / job.key / METRICS
+    metrics = workspace / job.key / METRICS_LOG
     return metrics.exists() and metrics.stat().st_size > 0
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from singleshot.data.published.catalogue import PUBLICATIONS, DatasetLayout, KnownFile, Publication, RemoteFile
+from singleshot.data.catalogue import PUBLICATIONS, DatasetLayout, KnownFile, Publication, RemoteFile
 
 Files = dict[str, bytes]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from singleshot.data.published.archive import extract
+from singleshot.data.fetching.archive import extract
 
 FILES = {"set/a.bin": b"a" * 1000, "set/inner/b.txt": b"b", "set/empty": b"", "set/ä ö.txt": b"umlauts"}
 KINDS = ["tar.gz", "zip"]
@@ -144,7 +144,7 @@ def test_unsafe_zip_members_are_refused(tmp_path: Path) -> None:
 def test_limits(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = packed(kind, {"set/a": b"a" * 600, "set/bomb": bytes(2_000_000)})
     refuse(bomb, tmp_path, r"'set/bomb': the archive contains more than 1,000,000 bytes")
-    monkeypatch.setattr("singleshot.data.published.archive.MAX_MEMBERS", 20)
+    monkeypatch.setattr("singleshot.data.fetching.archive.MAX_MEMBERS", 20)
     many = packed(kind, {f"set/{number}": b"" for number in range(30)})
     refuse(many, tmp_path, "more than 20 members")
 

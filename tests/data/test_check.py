@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from singleshot.data.published.catalogue import PUBLICATIONS, DatasetLayout
-from singleshot.data.published.check import check_dataset
+from singleshot.data.catalogue import PUBLICATIONS, DatasetLayout
+from singleshot.data.fetching.check import check_dataset
 from small_publications import cifar100_files, mnist_files, publish, tiny_imagenet_files, write
 
 REAL = Path(os.environ.get("SINGLESHOT_TEST_DATA", ""))

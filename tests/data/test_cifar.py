@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from singleshot.data import load_dataset
-from singleshot.data.published.catalogue import PUBLICATIONS
+from singleshot.data.catalogue import PUBLICATIONS
 from singleshot.data.registry import find_source
 
 TRAIN, TEST = 7, 4  # images in each file

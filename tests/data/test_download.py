@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from local_server import Page, Site, serve
-from singleshot.data.published.download import MAX_FAILURES, PROGRESS, DownloadError, download_file
+from singleshot.data.fetching.download import MAX_FAILURES, PROGRESS, DownloadError, download_file
 from small_publications import sha256
 
 BODY = bytes(range(256)) * 4096  # a mebibyte

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from local_server import Page, Site, serve
-from singleshot.data.published.catalogue import PUBLICATIONS
-from singleshot.data.published.download import DownloadError
-from singleshot.data.published.fetch import fetch_dataset
+from singleshot.data.catalogue import PUBLICATIONS
+from singleshot.data.fetching.download import DownloadError
+from singleshot.data.fetching.fetch import fetch_dataset
 from singleshot.data.registry import load_dataset
 from small_publications import Files, publish, sha256, tar_gz
 

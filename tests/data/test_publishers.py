@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from singleshot.data.published.catalogue import PUBLICATIONS
-from singleshot.data.published.fetch import fetch_dataset
+from singleshot.data.catalogue import PUBLICATIONS
+from singleshot.data.fetching.fetch import fetch_dataset
 from singleshot.data.registry import list_datasets
 
 CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")

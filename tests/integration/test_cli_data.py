@@ -68,7 +68,7 @@ def test_help_has_an_example(run: Run) -> None:
 
 def test_commands_import_no_slow_packages() -> None:
     program = (
-        "import sys, singleshot.cli.data, singleshot.data.published.catalogue, singleshot.data.published.check\n"
+        "import sys, singleshot.cli.data, singleshot.data.catalogue, singleshot.data.fetching.check\n"
         "print({'torch', 'PIL', 'matplotlib', 'sklearn'} & set(sys.modules))"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ from tyro.extras import SubcommandApp
 from singleshot.common.text import printable, printable_lines
 
 if TYPE_CHECKING:
-    from singleshot.data.published.check import CheckResult
+    from singleshot.data.fetching.check import CheckResult
 
 MAX_LISTED = 10  # unreadable images
 
@@ -45,8 +45,8 @@ def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
 
     Example: singleshot data list
     """
+    from singleshot.data.catalogue import PUBLICATIONS
     from singleshot.data.locations import find_dataset, resolve_data_root
-    from singleshot.data.published.catalogue import PUBLICATIONS
 
     root = resolve_data_root(data_root)
     rows: list[dict[str, Any]] = [_DIGITS]
@@ -77,7 +77,7 @@ def check(name: NameOrFolder, data_root: DataRoot = None, as_json: AsJson = Fals
     Example: singleshot data check cifar100 --data-root DIR
     """
     from singleshot.cli.display import bars
-    from singleshot.data.published.check import check_dataset
+    from singleshot.data.fetching.check import check_dataset
 
     with bars() as bar:
         result = check_dataset(name, data_root, on_progress=bar("checking", "images"))
@@ -88,7 +88,7 @@ def check(name: NameOrFolder, data_root: DataRoot = None, as_json: AsJson = Fals
 
 def _report(result: CheckResult) -> list[str]:
     """Return the result of a check as lines of text."""
-    from singleshot.data.published.catalogue import PUBLICATIONS
+    from singleshot.data.catalogue import PUBLICATIONS
 
     fetch = f"singleshot data fetch {result.name}"
     if result.folder is None:
@@ -126,7 +126,7 @@ def fetch(name: Name, data_root: DataRoot = None) -> None:
     Example: singleshot data fetch cifar100 --data-root DIR
     """
     from singleshot.cli.display import bars
-    from singleshot.data.published.fetch import fetch_dataset
+    from singleshot.data.fetching.fetch import fetch_dataset
 
     with bars() as bar:
         result = fetch_dataset(

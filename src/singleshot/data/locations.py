@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from singleshot.data.published.catalogue import DatasetLayout, KnownFile, Publication
+from singleshot.data.catalogue import DatasetLayout, KnownFile, Publication
 
 DATA_VARIABLE = "SINGLESHOT_DATA"
 CACHE_VARIABLE = "SINGLESHOT_CACHE"

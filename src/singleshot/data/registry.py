@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from singleshot.data.catalogue import PUBLICATIONS, Publication, unknown_dataset
 from singleshot.data.locations import DATA_VARIABLE, candidate_folders, find_dataset, find_file, resolve_data_root
-from singleshot.data.published.catalogue import PUBLICATIONS, Publication, unknown_dataset
 
 if TYPE_CHECKING:
     from singleshot.data.image_source import ImageSource

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from singleshot.data.catalogue import Publication
 from singleshot.data.decoding import Pixels
 from singleshot.data.formats.restricted_pickle import read_pickled_dict
 from singleshot.data.image_source import ImageBatch, ImageSource, Labels, resized_batches
-from singleshot.data.published.catalogue import Publication
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE

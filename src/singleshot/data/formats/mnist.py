@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from singleshot.data.catalogue import Publication
 from singleshot.data.decoding import Pixels
 from singleshot.data.image_source import ImageBatch, ImageSource, resized_batches
-from singleshot.data.published.catalogue import Publication
 
 MAX_ITEMS = 1_000_000  # the largest dataset in this format has 814,255
 UNSIGNED_BYTE = 0x08

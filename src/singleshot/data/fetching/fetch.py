@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from singleshot.common.files import FolderNotUsableError, exclusive
+from singleshot.data.catalogue import PUBLICATIONS, Publication, RemoteFile, unknown_dataset
+from singleshot.data.fetching.archive import extract
+from singleshot.data.fetching.check import CheckResult, check_dataset, file_fault
+from singleshot.data.fetching.download import DownloadError, download_file
 from singleshot.data.locations import DATA_VARIABLE, resolve_data_root
 from singleshot.data.progress import ProgressCallback, print_status
-from singleshot.data.published.archive import extract
-from singleshot.data.published.catalogue import PUBLICATIONS, Publication, RemoteFile, unknown_dataset
-from singleshot.data.published.check import CheckResult, check_dataset, file_fault
-from singleshot.data.published.download import DownloadError, download_file
 
 
 def fetch_dataset(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from singleshot.data.catalogue import PUBLICATIONS, KnownFile, Publication
 from singleshot.data.locations import candidate_folders, find_dataset, find_file, resolve_data_root
 from singleshot.data.progress import ProgressCallback
-from singleshot.data.published.catalogue import PUBLICATIONS, KnownFile, Publication
 
 if TYPE_CHECKING:
     from singleshot.data.image_source import ImageSource
