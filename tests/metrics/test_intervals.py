@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from interval_coverage import simulate, simulate_classwise
 from scipy.stats import binom, binomtest
 
@@ -66,6 +66,8 @@ def test_the_lower_bound_of_the_mce_is_at_least_that_of_the_ece() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([0.1, 0.35, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=40))
 @settings(max_examples=40, deadline=None)
+@example([(0.1, True), (0.35, False), (0.7, True), (0.9, False), (0.9, True), (0.1, False), (0.1, True), (0.7, False),
+          (0.7, False), (0.1, False), (0.1, False), (0.1, False), (0.35, False), (1.0, True), (1.0, True)])  # fmt: skip
 def test_over_and_underconfidence_are_the_parts_of_the_error(pairs: list[tuple[float, bool]]) -> None:
     examples = reference.made([pair[0] for pair in pairs], [pair[1] for pair in pairs])
     intervals = bootstrap(examples, replicates=5)

@@ -87,6 +87,7 @@ def bootstrap(
             low, high = (float(bound) for bound in wilson_interval(correct, len(examples), level))
         if name == "mce":  # the largest gap is at least their mean
             low = max(low, found["ece"].low)
+            high = max(low, high)
         found[name] = Interval(plain[name], low, high, error)
     return found
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from singleshot.common.files import write_text
+from singleshot.report.page.content import page_data
 from singleshot.report.page.model_report import ModelReport, file_report, run_report
-from singleshot.report.page.page_data import page_data
 from singleshot.report.page.rendering import render
 
 __all__ = ["ModelReport", "file_report", "page_data", "render", "run_report", "write_page"]
