@@ -62,7 +62,7 @@ from .report import (
     plot_risk_coverage as plot_risk_coverage,
     plot_variance as plot_variance,
 )
-from .sampling import explain as explain, sample as sample, stochastic as stochastic
+from .sampling import Sampled as Sampled, explain as explain, sample as sample, stochastic as stochastic
 from .training import export_run as export_run
 from .uncertainty import (
     mutual_information as mutual_information,

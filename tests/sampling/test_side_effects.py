@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from live_memory import peak_bytes
+from loop import loop
 from torch import Tensor, nn
+from torch.overrides import _get_current_function_mode
 from zoo import EVERYTHING, build
 
 import singleshot as ss
-from singleshot.models import create_model
 
 
 def fingerprint(model: nn.Module) -> dict[str, object]:
@@ -29,31 +30,24 @@ def assert_unchanged(model: nn.Module, before: dict[str, object]) -> None:
         assert torch.equal(value, before["tensors"][name]), name  # type: ignore[index]
 
 
-@pytest.mark.filterwarnings("ignore:passes share no work")
 @pytest.mark.parametrize("name", EVERYTHING)
-@pytest.mark.parametrize("options", [{}, {"strategy": "repeat"}, {"strategy": "loop"}, {"memory": "low"}], ids=str)
-def test_monte_carlo_inference_changes_nothing(name: str, options: dict[str, str]) -> None:
-    model, x = build(name)
-    model(x)
-    model.eval()
-    before = fingerprint(model)
-    logits = ss.sample(model, x, samples=3, **options)  # type: ignore[arg-type]
-    assert not torch.allclose(logits[0], logits[1])
-    logits.sum().backward()  # type: ignore[no-untyped-call]
-    assert_unchanged(model, before)
+def test_monte_carlo_inference_changes_nothing(name: str) -> None:
+    for memory in ("normal", "low"):
+        model, x = build(name)
+        model(x)
+        model.eval()
+        before = fingerprint(model)
+        ss.sample(model, x, samples=3, memory=memory).sum().backward()  # type: ignore[no-untyped-call]
+        assert_unchanged(model, before)
 
 
-@pytest.mark.parametrize("name", ["skip_cnn", "resnet18", "wide_resnet16_8", "vgg16"])
-def test_making_a_plan_leaves_batch_norm_alone(name: str) -> None:
-    """In training a step records the statistics of its passes, and nothing else does."""
-    model, x = build(name)
-    ss.explain(model, x)
-    counts = {name: int(value) for name, value in model.state_dict().items() if name.endswith("num_batches_tracked")}
-    assert set(counts.values()) == {0}
-    ss.sample(model, x, samples=3)
-    after = [int(value) for name, value in model.state_dict().items() if name.endswith("num_batches_tracked")]
-    assert max(after) <= 3
-    assert after[0] == 1  # the stem is the same in every pass: it records once
+def test_explain_changes_nothing() -> None:
+    for name in ("skip_cnn", "resnet18", "wide_resnet16_8", "efficientnet"):
+        model, x = build(name)
+        before, state = fingerprint(model), torch.get_rng_state()
+        ss.explain(model, x)
+        assert_unchanged(model, before)
+        assert torch.equal(torch.get_rng_state(), state)
 
 
 class Failing(nn.Module):
@@ -75,10 +69,9 @@ class FailingHead(nn.Linear):
         raise ArithmeticError("deep inside")
 
 
-@pytest.mark.filterwarnings("ignore:passes share no work")
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("options", [{}, {"strategy": "repeat"}, {"strategy": "loop"}, {"memory": "low"}], ids=str)
-def test_an_exception_inside_the_model_restores_everything(training: bool, options: dict[str, str]) -> None:
+@pytest.mark.parametrize("memory", ["normal", "low"])
+def test_an_exception_inside_the_model_restores_everything(training: bool, memory: str) -> None:
     torch.manual_seed(0)
     in_its_forward, in_a_layer = Failing(), Failing()
     in_its_forward.fail = True
@@ -88,7 +81,7 @@ def test_an_exception_inside_the_model_restores_everything(training: bool, optio
         before, state = fingerprint(model), torch.get_rng_state()
         for seed in (None, 3):
             with pytest.raises(ArithmeticError, match="deep inside"):
-                ss.sample(model, torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), seed=seed, **options)  # type: ignore[arg-type]
+                ss.sample(model, torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), seed=seed, memory=memory)
             after = fingerprint(model)
             assert after["modes"] == before["modes"]
             assert after["hooks"] == before["hooks"]
@@ -120,9 +113,11 @@ def test_stochastic_reaches_functional_dropout_and_the_transformers_fused_path()
 @pytest.mark.parametrize("name", ["mlp", "skip_cnn", "resnet18", "wide_resnet16_8", "densenet40_12"])
 def test_low_memory_has_the_gradients_of_the_plain_way(name: str) -> None:
     results = []
-    for options in ({"strategy": "loop"}, {"memory": "low"}):
+    for low in (False, True):
         model, x = build(name)
-        loss = ss.vwci_loss(ss.sample(model, x, samples=3, seed=1, **options), torch.tensor([0, 1, 2, 3]))
+        torch.manual_seed(1)
+        logits = ss.sample(model, x, samples=3, memory="low") if low else loop(model, x, samples=3)
+        loss = ss.vwci_loss(logits, torch.tensor([0, 1, 2, 3]))
         loss.backward()  # type: ignore[no-untyped-call]
         gradients = [None if p.grad is None else p.grad for p in model.parameters()]
         results.append((loss.detach(), gradients, model.state_dict()))
@@ -144,62 +139,50 @@ def test_low_memory_keeps_the_activations_of_one_pass(name: str) -> None:
         return peak_bytes(lambda: logits().sum().backward())  # type: ignore[no-untyped-call]
 
     one = peak(lambda: model(x))
-    assert peak(lambda: ss.sample(model, x, samples=5, strategy="loop")) > 4 * one
+    assert peak(lambda: loop(model, x, samples=5)) > 4 * one
     assert peak(lambda: ss.sample(model, x, samples=5, memory="low")) <= 1.3 * one
 
 
+DROP = nn.Sequential(nn.Dropout(0.5))
+X = torch.randn(3, 4)
+
+
 @pytest.mark.parametrize(
-    ("model", "x", "options", "message"),
+    ("model", "x", "options", "kind", "message"),
     [
-        (nn.Linear(4, 2), torch.randn(3, 4), {}, r"Linear has no noise: .*nn.Dropout\(0.2\)"),
-        (nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.0)), torch.randn(3, 4), {}, "its Dropout has rate 0"),
-        (nn.Sequential(nn.Linear(4, 2), nn.Dropout(1.0)), torch.randn(3, 4), {}, "'1' of Sequential has rate 1"),
-        (
-            nn.Sequential(nn.Dropout(0.5)),
-            torch.randn(3, 4),
-            {"samples": 0},
-            "samples must be a whole number of at least 1, got 0",
-        ),
-        (nn.Sequential(nn.Dropout(0.5)), torch.randn(3, 4), {"strategy": "fast"}, "choose one of auto, shared"),
-        (nn.Sequential(nn.Dropout(0.5)), torch.randn(3, 4), {"memory": "none"}, "memory='none' is unknown"),
-        (nn.Sequential(nn.Dropout(0.5)), torch.randn(3, 4), {"memory": "low", "strategy": "shared"}, "memory='low'"),
-        (nn.Sequential(nn.Dropout(0.5)), torch.randn(0, 4), {}, "at least one row"),
-        (nn.Sequential(nn.Dropout(0.5)), [1.0], {}, "x must be one tensor"),
-        (nn.Sequential(nn.Dropout(0.5)), torch.randn(3, 4, 5), {}, r"logits of shape \(3, C\); it returns shape"),
-        (nn.Sequential(nn.Dropout(0.5), nn.Flatten(0)), torch.randn(3, 4), {}, r"\(3, C\); it returns shape"),
-        (nn.Sequential(nn.Linear(4, 2, device="meta"), nn.Dropout(0.5)), torch.randn(3, 4), {}, "x is on cpu and"),
-        (nn.LSTM(4, 2, num_layers=2, dropout=0.5), torch.randn(3, 4, 4), {}, "it returns a tuple"),
+        (nn.Linear(4, 2), X, {}, ValueError, r"Linear has no noise: .*nn.Dropout\(0.2\)"),
+        (nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.0)), X, {}, ValueError, "its Dropout has rate 0"),
+        (nn.Sequential(nn.Linear(4, 2), nn.Dropout(1.0)), X, {}, ValueError, "'1' of Sequential has rate 1"),
+        (DROP, X, {"samples": 0}, ValueError, "samples must be .*at least 1, got 0"),
+        (DROP, X, {"samples": 2, "gradient_passes": 3}, ValueError, "gradient_passes must be at most samples=2, got 3"),
+        (DROP, X, {"memory": "none"}, ValueError, "memory='none' is unknown"),
+        (DROP, X, {"seed": -1}, ValueError, "seed must"),
+        (DROP, X, {"seed": 1, "generator": torch.Generator()}, ValueError, "seed or generator, not both"),
+        (DROP, X, {"logits": lambda output: 3}, TypeError, "must return a tensor, got a int"),
+        (nn.Sequential(nn.Dropout(0.5), nn.Flatten(0)), X, {}, ValueError, r"shape \(B, C\), got torch.float32 \(12,\)"),
+        (nn.Sequential(nn.Linear(4, 2, device="meta"), nn.Dropout(0.5)), X, {}, ValueError, "the input is on cpu and"),
+        (lambda x: x, X, {}, TypeError, "model must be an nn.Module, got function"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:passes share no work")
-@pytest.mark.parametrize("strategy", ["auto", "repeat", "loop"])
 def test_bad_input_is_named(
-    model: nn.Module, x: Tensor, options: dict[str, object], message: str, strategy: str
+    model: nn.Module, x: Tensor, options: dict[str, object], kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
-        ss.sample(model, x, **{"strategy": strategy, **options})  # type: ignore[arg-type]
+    for memory in ("normal", "low"):
+        with pytest.raises(kind, match=message):
+            ss.sample(model, x, **{"memory": memory, **options})  # type: ignore[arg-type]
 
 
 def test_a_model_without_noise_cannot_be_made_stochastic() -> None:
     with pytest.raises(ValueError, match="has no noise"), ss.stochastic(nn.Linear(3, 2)):
         pass
-    silent = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2))
-    silent[0].eval()
-    with pytest.raises(ValueError, match="are in evaluation mode"):
-        ss.sample(silent, torch.randn(2, 3))
+    wrapper = nn.Sequential(nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2)).eval())
+    with pytest.raises(ValueError, match=r"in training mode, but all its noise layers .* Call .eval\(\) on the Sequential"):
+        ss.sample(wrapper, torch.randn(2, 3))
 
 
-def test_explain_says_where_the_noise_starts_and_what_is_shared() -> None:
-    model, x = create_model("vgg16", num_classes=5, width=0.125), torch.randn(2, 3, 32, 32)
-    found = ss.explain(model, x)
-    assert (found.strategy, found.as_one_batch, found.starts_at) == ("shared", True, "classifier.0")
-    assert ss.explain(model.eval(), x).as_one_batch
-    assert found.shared_work > 0.98
-    head = sum(parameter.numel() for parameter in model.get_submodule("classifier").parameters())
-    everything = sum(parameter.numel() for parameter in model.parameters())
-    assert found.shared_parameters == pytest.approx(1 - head / everything)
-    assert "the passes part at: classifier.0" in str(found)
-    untraceable, x = build("data_dependent")
-    assert "cannot trace" in str(ss.explain(untraceable, x))
-    resnet, x = build("resnet18")
-    assert ss.explain(resnet, x).noise[0] == "blocks.0"
+def test_stochastic_is_a_function_mode_only_for_functional_dropout() -> None:
+    """A mode costs time in every torch call."""
+    for name, needs_mode in (("mlp", False), ("transformer", False), ("functional", True), ("bert", True)):
+        model, _ = build(name)
+        with ss.stochastic(model.eval()):
+            assert (_get_current_function_mode() is not None) == needs_mode, name

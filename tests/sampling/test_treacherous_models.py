@@ -1,20 +1,21 @@
-"""Models whose forward does more than a graph or a larger batch can show: sampling notices, and does it another way."""
+"""Models whose forward writes in place, keeps state, tosses coins in Python or looks across rows."""
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
-from injection import injected_masks
+from loop import both, loop
 from torch import Tensor, nn
 
 import singleshot as ss
 from singleshot.models import StochasticDepthBlock
 
-PASSES, ROWS = 3, 4
+ROWS = 4
 
 
 class Treacherous(nn.Module):
@@ -58,6 +59,77 @@ def in_place_through_a_view(model: Treacherous, x: Tensor, shared: Tensor, noisy
     return logits
 
 
+def in_place_before_and_after(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -> Tensor:
+    """Noise reads a shared tensor in three states."""
+    total = noisy
+    for scale in (0.5, 2.0):
+        shared.mul_(scale)
+        total = total + model.drop(shared)
+    logits: Tensor = model.head(total)
+    return logits
+
+
+def in_place_on_a_coin(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -> Tensor:
+    """Whether a shared tensor is written to depends on the pass, and it is read afterwards in any case."""
+    hidden = shared + 0.5
+    if torch.rand(()) < 0.5:
+        hidden.mul_(2)
+    logits: Tensor = model.head(hidden) + model.head(noisy)
+    return logits
+
+
+def in_place_on_another_coin(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -> Tensor:
+    hidden = shared + 0.5
+    hidden.mul_(2) if torch.rand(()) < 0.5 else hidden.add_(1)
+    if torch.rand(()) < 0.5:
+        noisy = model.drop(hidden)
+    hidden.sub_(1)
+    logits: Tensor = model.head(hidden + noisy)
+    return logits
+
+
+def noise_through_an_index(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -> Tensor:
+    hidden = shared + 0.5
+    hidden[:, 0] = noisy[:, 0]
+    row = int(torch.randint(0, len(x), ()))
+    hidden[row] = hidden[row] + 1
+    logits: Tensor = model.head(hidden)
+    return logits
+
+
+def noise_through_an_expanded_view(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -> Tensor:
+    hidden = shared + 0.5
+    hidden.expand_as(noisy).detach().add_(1)
+    logits: Tensor = model.head(hidden) + model.head(noisy)
+    return logits
+
+
+def two_halves(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -> Tensor:
+    first, second = model.head(model.drop(torch.cat([shared, shared.flip(1)]))).chunk(2)
+    result: Tensor = (first + 2 * second) / 3
+    return result
+
+
+def read_before_counted(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -> Tensor:
+    """A buffer is read, by calls that passes could share, before it is written to."""
+    scaled = shared * (model.count + 1)
+    model.count.add_(1)
+    logits: Tensor = model.head(noisy + scaled)
+    return logits
+
+
+def weights_changed(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -> Tensor:
+    logits: Tensor = model.head(noisy)
+    with torch.no_grad():
+        model.count.copy_(logits.sum())
+    return logits + model.count
+
+
+def reseeded(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -> Tensor:
+    logits: Tensor = model.head(noisy) + torch.randn(5, generator=torch.Generator().manual_seed(len(x)))
+    return logits
+
+
 def keeps_something(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -> Tensor:
     model.kept.append(noisy)
     logits: Tensor = model.head(noisy)
@@ -70,7 +142,7 @@ def counts_calls(model: Treacherous, x: Tensor, shared: Tensor, noisy: Tensor) -
     return logits
 
 
-ACROSS_ROWS: dict[str, Callable[[Treacherous, Tensor, Tensor, Tensor], Tensor]] = {
+TREACHEROUS: dict[str, Callable[[Treacherous, Tensor, Tensor, Tensor], Tensor]] = {
     "centred": lambda m, x, s, n: m.head(n) - m.head(n).mean(0),
     "normalised": lambda m, x, s, n: m.head(n) / m.head(n).norm(),
     "softmax over rows": lambda m, x, s, n: m.head(n).softmax(0),
@@ -81,48 +153,42 @@ ACROSS_ROWS: dict[str, Callable[[Treacherous, Tensor, Tensor, Tensor], Tensor]] 
     "functional batch norm": lambda m, x, s, n: m.head(F.batch_norm(n, None, None, training=True)),
     "in place afterwards": in_place_afterwards,
     "in place through a view": in_place_through_a_view,
+    "in place before and after": in_place_before_and_after,
+    "in place on a coin": in_place_on_a_coin,
+    "in place on another coin": in_place_on_another_coin,
+    "noise into a shared tensor": lambda m, x, s, n: m.head(s.add_(n)),
+    "noise through an index": noise_through_an_index,
+    "noise through an expanded view": noise_through_an_expanded_view,
+    "two halves": two_halves,
     "no_grad inside": no_grad_trunk,
+    "counted calls": counts_calls,
+    "counted calls that matter": lambda m, x, s, n: m.head(n) * m.count.add_(1).clone(),
+    "read before counted": read_before_counted,
+    "weights changed": weights_changed,
+    "noise on weights": lambda m, x, s, n: F.linear(n, m.head.weight * torch.bernoulli(torch.full((5, 8), 0.5))),
+    "reseeded": reseeded,
 }
 
 
-@pytest.mark.filterwarnings("ignore:passes share no work")
-@pytest.mark.parametrize("name", ACROSS_ROWS)
-@pytest.mark.parametrize("rows", [ROWS, 2])
-def test_what_is_done_across_rows_or_in_place_is_done_pass_by_pass(name: str, rows: int) -> None:
-    model, x = Treacherous(ACROSS_ROWS[name]), torch.randn(rows, 6, generator=torch.Generator().manual_seed(1))
-    ss.sample(model, x)
-    results = []
-    runs: list[Callable[[], Tensor]] = [
-        lambda: torch.stack([model(x) for _ in range(PASSES)]),
-        lambda: ss.sample(model, x, samples=PASSES),
-    ]
-    for run in runs:
-        model.zero_grad()
-        with injected_masks(model, PASSES, rows):
-            logits = run()
-        logits.square().sum().backward()  # type: ignore[no-untyped-call]
-        results.append(
-            (logits.detach(), [p.grad if p.grad is not None else torch.zeros(1) for p in model.parameters()])
-        )
-    (expected, expected_gradients), (logits, gradients) = results
-    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("name", TREACHEROUS)
+def test_treacherous_models_equal_the_loop(name: str) -> None:
+    x = torch.randn(ROWS, 6, generator=torch.Generator().manual_seed(1)).double()
+    (expected, expected_gradients), (logits, gradients) = both(Treacherous(TREACHEROUS[name]).double(), x)
+    assert torch.equal(logits, expected)
     for gradient, wanted in zip(gradients, expected_gradients, strict=True):
-        torch.testing.assert_close(gradient, wanted, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(gradient, wanted, rtol=1e-9, atol=1e-9)
+    with torch.no_grad():
+        model = Treacherous(TREACHEROUS[name]).eval()
+        for seed in range(5):  # other coins, other ways through the code
+            torch.manual_seed(seed)
+            twin = copy.deepcopy(model)
+            expected = loop(twin, x.float(), samples=6)
+            torch.manual_seed(seed)
+            assert torch.equal(ss.sample(model, x.float(), samples=6), expected)
+            for ours, wanted in zip(model.buffers(), twin.buffers(), strict=True):
+                assert torch.equal(ours, wanted)
 
 
-def test_rows_that_are_halves_of_examples_are_not_taken_for_examples() -> None:
-    def two_halves(m: Treacherous, x: Tensor, s: Tensor, n: Tensor) -> Tensor:
-        first, second = m.head(m.drop(torch.cat([s, s.flip(1)]))).chunk(2)
-        result: Tensor = (first + 2 * second) / 3
-        return result
-
-    model, x = Treacherous(two_halves), torch.randn(ROWS, 6)
-    assert not ss.explain(model, x).as_one_batch
-    model.drop.p = 1e-12
-    torch.testing.assert_close(ss.sample(model, x, samples=2), model(x).expand(2, ROWS, 5))
-
-
-@pytest.mark.filterwarnings("ignore:passes share no work")
 def test_coins_tossed_in_python_are_tossed_in_every_pass() -> None:
     def with_python(m: Treacherous, x: Tensor, s: Tensor, n: Tensor) -> Tensor:
         logits: Tensor = m.head(n)
@@ -138,45 +204,49 @@ def test_coins_tossed_in_python_are_tossed_in_every_pass() -> None:
         assert 10 < heads < 50
 
 
-def test_noise_on_weights_is_drawn_for_every_pass() -> None:
-    class DropConnect(nn.Module):
+def test_python_code_runs_in_every_pass_that_reaches_it() -> None:
+    x = torch.randn(ROWS, 6)
+    model = Treacherous(keeps_something)
+    ss.sample(model, x, samples=3)
+    assert len(model.kept) == 3
+    before = model.count.clone()
+    ss.explain(Treacherous(counts_calls), x)
+    assert torch.equal(model.count, before)
+
+
+def test_coins_tossed_inside_a_module_without_noise_layers() -> None:
+    class Coin(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 100 if random.random() < 0.5 else x
+
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), Coin(), nn.Dropout(0.1), nn.Linear(8, 5))
+    random.seed(0)
+    torch.manual_seed(0)
+    expected = loop(copy.deepcopy(model), torch.ones(ROWS, 6), samples=20)
+    random.seed(0)
+    torch.manual_seed(0)
+    assert torch.equal(ss.sample(model, torch.ones(ROWS, 6), samples=20), expected)
+    assert int(model.get_buffer("1.num_batches_tracked")) == 1
+
+
+def test_state_kept_in_a_module_without_noise() -> None:
+    class Alternating(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.weight = nn.Parameter(torch.randn(6, 5))
+            self.calls = 0
+            self.register_buffer("average", torch.zeros(8))
 
         def forward(self, x: Tensor) -> Tensor:
-            return x @ (self.weight * torch.bernoulli(torch.full_like(self.weight, 0.5)))
+            self.calls += 1
+            self.average.mul_(0.9).add_(x.detach().mean(0))  # type: ignore[operator]
+            out: Tensor = x * self.calls + self.average  # type: ignore[operator]
+            return out
 
-    model, x = DropConnect(), torch.randn(ROWS, 6)
-    logits = ss.sample(model, x, samples=400, seed=0).detach()
-    loop = ss.sample(model, x, samples=400, seed=1, strategy="loop").detach()
-    assert float(logits.var(0).min()) > 0
-    assert 0.7 < float(logits.var(0).mean() / loop.var(0).mean()) < 1.4
-
-
-@pytest.mark.filterwarnings("ignore:passes share no work")
-def test_the_trace_leaves_nothing_behind() -> None:
-    x = torch.randn(ROWS, 6)
-    keeping, counting = Treacherous(keeps_something), Treacherous(counts_calls)
-    ss.explain(keeping, x)
-    assert all(isinstance(value, Tensor) and not isinstance(value, torch.fx.Proxy) for value in keeping.kept)
-    before = len(keeping.kept)
-    ss.sample(keeping, x, samples=PASSES)
-    assert len(keeping.kept) == before + PASSES
-    ss.explain(counting, x)
-    assert float(counting.count) == 0
-    ss.sample(counting, x, samples=PASSES)
-    assert float(counting.count) == PASSES
+    model = nn.Sequential(nn.Linear(6, 8), Alternating(), nn.Dropout(0.3), nn.Linear(8, 5))
+    (expected, _), (logits, _) = both(model, torch.randn(ROWS, 6))
+    assert torch.equal(logits, expected)
 
 
-def test_optional_arguments_keep_their_defaults() -> None:
-    model, x = Treacherous(lambda m, x, s, n: m.head(n)), torch.randn(ROWS, 6)
-    assert ss.explain(model, x).as_one_batch
-    model.drop.p = 1e-12
-    torch.testing.assert_close(ss.sample(model, x, samples=2), model(x).expand(2, ROWS, 5))
-
-
-@pytest.mark.filterwarnings("ignore:passes share no work")
 def test_changes_after_the_first_call_are_seen() -> None:
     model, x = Treacherous(lambda m, x, s, n: m.head(n) * m.config["scale"]), torch.randn(ROWS, 6)
     before = ss.sample(model, x, seed=0)
@@ -213,7 +283,7 @@ def test_a_noise_layer_of_ones_own_can_say_so() -> None:
     assert torch.equal(model(torch.ones(1, 6)), model(torch.ones(1, 6)))
 
 
-@pytest.mark.filterwarnings("ignore:passes share no work", "ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_passes_that_cannot_differ_are_an_error() -> None:
     scripted = torch.jit.script(nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5)).eval())
     with pytest.raises(ValueError, match="has no noise"):
@@ -227,10 +297,10 @@ def test_low_memory_allows_several_backwards_and_a_change_of_mode() -> None:
     model = Treacherous(lambda m, x, s, n: m.head(m.norm(n)))
     x = torch.randn(ROWS, 6)
     gradients = []
-    for options in ({"strategy": "loop"}, {"memory": "low"}):
+    for memory in ("normal", "low"):
         model.train()
         model.zero_grad()
-        logits = ss.sample(model, x, samples=PASSES, seed=0, **options)
+        logits = ss.sample(model, x, samples=3, seed=0, memory=memory)
         model.eval()
         logits.square().sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
         logits.square().sum().backward()  # type: ignore[no-untyped-call]
@@ -241,8 +311,7 @@ def test_low_memory_allows_several_backwards_and_a_change_of_mode() -> None:
 
 
 def test_a_block_that_is_always_kept_tosses_no_coin() -> None:
-    """Its coin would be taken for noise that nobody knows of, and nothing would be shared."""
+    """Its coin would be noise, and nothing behind it would be shared."""
     block = StochasticDepthBlock(nn.Linear(8, 8), nn.Identity(), survival=1.0)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), block, nn.Dropout(0.5), nn.Linear(8, 5))
-    found = ss.explain(model, torch.randn(ROWS, 6))
-    assert (found.strategy, found.as_one_batch) == ("shared", True)
+    assert ss.explain(model, torch.randn(ROWS, 6)).starts_at == "3"

@@ -95,7 +95,7 @@ class LSTMClassifier(nn.Module):
 
 
 class SequenceFirstLSTM(nn.Module):
-    """The batch is the second dimension where the noise begins, and as long as the sequence: only a probe can tell."""
+    """The batch is the second dimension where the noise begins."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,6 +166,114 @@ class StochasticDepth(nn.Module):
         return x * coins.div_(1 - self.p)
 
 
+class BatchNormAct(nn.BatchNorm2d):
+    """Batch norm and activation in one module with a forward of its own, as timm writes it."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.act = nn.SiLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        x = F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, 0.1, self.eps)
+        activated: Tensor = self.act(x)
+        return activated
+
+
+class InvertedResidual(nn.Module):
+    """Squeeze and excitation, shapes read in Python, an assertion, in-place activations: an EfficientNet's block."""
+
+    def __init__(self, channels: int, drop_path: float = 0.0) -> None:
+        super().__init__()
+        self.expand, self.norm = nn.Conv2d(channels, 2 * channels, 1, bias=False), BatchNormAct(2 * channels)
+        self.reduce, self.excite = nn.Conv2d(2 * channels, 4, 1), nn.Conv2d(4, 2 * channels, 1)
+        self.project, self.norm2 = nn.Conv2d(2 * channels, channels, 1, bias=False), nn.BatchNorm2d(channels)
+        self.drop_path = DropPath(drop_path) if drop_path else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.shape[1] == self.expand.in_channels
+        h = self.norm(self.expand(x))
+        gate = self.excite(F.relu(self.reduce(h.mean((2, 3), keepdim=True)), inplace=True)).sigmoid()
+        h = self.norm2(self.project(h * gate))
+        joined: Tensor = self.drop_path(h) + x
+        return joined
+
+
+class EfficientNet(nn.Module):
+    def __init__(self, drop_path: float = 0.0) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 4, 3, padding=1), BatchNormAct(4)
+        self.blocks = nn.ModuleList([InvertedResidual(4, drop_path) for _ in range(3)])
+        self.drop_rate, self.head = 0.3, nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(self.stem(x))
+        for block in self.blocks:
+            x = block(x)
+        x = F.dropout(x.mean((2, 3)), p=self.drop_rate, training=self.training)
+        logits: Tensor = self.head(x)
+        return logits
+
+
+def attention(module: nn.Module, x: Tensor, mask: Tensor, rate: float) -> Tensor:
+    weights = torch.softmax(x @ x.transpose(1, 2) + mask[:, None, :], -1)
+    return F.dropout(weights, p=rate, training=module.training) @ x
+
+
+class BertLayer(nn.Module):
+    """Attention as a function outside the class, as Hugging Face writes it."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.dense, self.norm, self.dropout, self.rate = nn.Linear(8, 8), nn.LayerNorm(8), nn.Dropout(rate), rate
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = self.norm(x + self.dropout(attention(self, x, mask, self.rate)))
+        joined: Tensor = self.norm(x + self.dropout(F.gelu(self.dense(x))))
+        return joined
+
+
+class BertOutput(dict[str, Tensor]):
+    @property
+    def logits(self) -> Tensor:
+        return self["logits"]
+
+
+class Bert(nn.Module):
+    """Several inputs by name, an attention mask that is made on the way, an output with logits."""
+
+    position_ids: Tensor
+
+    def __init__(self, rate: float = 0.0) -> None:
+        super().__init__()
+        self.embed, self.position = nn.Embedding(20, 8), nn.Embedding(16, 8)
+        self.register_buffer("position_ids", torch.arange(16)[None], persistent=False)
+        self.layers = nn.ModuleList([BertLayer(rate) for _ in range(2)])
+        self.dropout, self.classifier = nn.Dropout(0.3), nn.Linear(8, 5)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> BertOutput:
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        x = self.embed(input_ids) + self.position(self.position_ids[:, : input_ids.shape[1]])
+        bias = (1.0 - attention_mask.to(x.dtype)) * torch.finfo(x.dtype).min
+        for layer in self.layers:
+            x = layer(x, bias)
+        return BertOutput(logits=self.classifier(self.dropout(x[:, 0])), hidden=x)
+
+
+class Segmenter(nn.Module):
+    """Dense logits (B, C, H, W)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.drop, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Dropout2d(0.4), nn.Conv2d(4, 5, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.drop(self.stem(x)))
+        return logits
+
+
 class ResidualWith(nn.Module):
     """A residual block around somebody's drop layer."""
 
@@ -194,12 +302,18 @@ FOREIGN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...] | None]] = {
     "drop_path": (lambda: ResidualWith(DropPath(0.4)), (12,)),
     "row_depth": (lambda: ResidualWith(StochasticDepth(0.4, "row")), (12,)),
     "batch_depth": (lambda: ResidualWith(StochasticDepth(0.4, "batch")), (12,)),
+    "sequence_first_lstm": (SequenceFirstLSTM, (7, 6)),
+    "efficientnet": (EfficientNet, (3, 6, 6)),
+    "efficientnet_drop_path": (lambda: EfficientNet(0.2), (3, 6, 6)),
+    "bert_head": (Bert, None),
+    "bert": (lambda: Bert(0.2), None),
+    "segmenter": (Segmenter, (3, 6, 6)),
 }
 EVERYTHING = [*FOREIGN, *list_models()]
 
 
 def build(name: str, rows: int = 4) -> tuple[nn.Module, Tensor]:
-    """A model of that name, in training mode, with an input of so many rows."""
+    """Return a model in training mode and an input with this many rows."""
     torch.manual_seed(0)
     if name in FOREIGN:
         make, shape = FOREIGN[name]

@@ -1,8 +1,8 @@
-"""How T stochastic predictions are made, and made cheaply."""
+"""T stochastic predictions at nearly the cost of one: what the passes have in common is computed once."""
 
 from singleshot.sampling.explanation import Explanation, explain
-from singleshot.sampling.noise import noise_layers
-from singleshot.sampling.sampler import sample
-from singleshot.sampling.switching import stochastic
+from singleshot.sampling.noise import noise_layers, stochastic
+from singleshot.sampling.sampler import Sampled, sample
+from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 
-__all__ = ["Explanation", "explain", "noise_layers", "sample", "stochastic"]
+__all__ = ["Explanation", "Sampled", "StochasticDepthBlock", "explain", "noise_layers", "sample", "stochastic"]

@@ -2,130 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from singleshot.sampling.graph import NoiseGraph
-from singleshot.sampling.noise import noise_layers, noise_on_for_sampling
-from singleshot.sampling.sampler import check_arguments
-from singleshot.sampling.sharing_plan import Plan, plan_for
-from singleshot.sampling.state import frozen_buffers
-from singleshot.sampling.stochastic_depth import StochasticDepthBlock
-from singleshot.sampling.tracing import OneInput
+from singleshot.sampling.noise import calling_module, noise_layers
+from singleshot.sampling.sampler import check_arguments, device_of, noise_for_sampling, shared_passes
+from singleshot.sampling.state import frozen_buffers, random_state, sampled_by_this_thread
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `sample` will do with a model, and what stands in the way of doing better."""
+    """What `sample` shared in one run of T passes."""
 
-    strategy: str
     noise: tuple[str, ...]  # names of the noise layers
-    starts_at: str | None  # the first place in the graph where passes part
-    shared_parameters: float  # share of the parameters used before the noise
-    shared_work: float  # share of a pass's multiplications done before the noise
-    as_one_batch: bool  # whether what comes after the noise runs as one batch of T·B rows
-    branch_runs: float | None  # with stochastic depth: expected branches run by T passes, over those of one pass
-    obstacle: str | None
+    starts_at: str | None  # the module, or the function in it, that first drew random numbers
+    samples: int
+    flops: tuple[int, ...]  # multiplications and additions done in each pass; the first does all of its own
+
+    @property
+    def relative_work(self) -> float:
+        """The work of all passes over that of the first."""
+        return sum(self.flops) / max(self.flops[0], 1)
+
+    @property
+    def shared_work(self) -> float:
+        """The share of a pass that the others need not do again, on average."""
+        again = sum(self.flops[1:]) / max(len(self.flops) - 1, 1)
+        return 1 - again / max(self.flops[0], 1)
 
     def __str__(self) -> str:
-        """A few lines to read."""
-        lines = [f"strategy: {self.strategy}" + (", the noisy part as one batch" if self.as_one_batch else "")]
-        lines.append(f"noise layers: {', '.join(self.noise) or 'none; noise in the forward code'}")
-        if self.starts_at is not None:
-            lines.append(f"the passes part at: {self.starts_at}")
-            lines.append(
-                f"before that: {self.shared_parameters:.0%} of the parameters, {self.shared_work:.0%} of the work"
-            )
-        if self.branch_runs is not None:
-            lines.append(f"stochastic depth: all passes together run {self.branch_runs:.2f} times the branches of one")
-        if self.obstacle is not None:
-            lines.append(f"what stopped a better strategy: {self.obstacle}")
-        return "\n".join(lines)
+        return "\n".join(
+            [
+                f"noise layers: {', '.join(self.noise) or 'none; noise in the code of the model'}",
+                f"noise starts at: {self.starts_at or 'unknown: no torch call drew random numbers'}",
+                f"shared: {self.shared_work:.0%} of a pass; {self.samples} passes cost {self.relative_work:.2f} times one",
+            ]
+        )
 
 
-def explain(model: nn.Module, x: Tensor, *, samples: int = 5) -> Explanation:
-    """How `sample` would run this model on this batch, in the mode the model is in now.
+def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Explanation:
+    """Run T passes of this model on this batch, in its current mode, and report what they shared.
+
+    The model, its buffers and torch's random state are left as they were.
 
     >>> model = nn.Sequential(nn.Linear(4, 60), nn.ReLU(), nn.Dropout(0.5), nn.Linear(60, 4))
     >>> print(explain(model, torch.randn(2, 4)))
-    strategy: shared, the noisy part as one batch
     noise layers: 2
-    the passes part at: 2
-    before that: 55% of the parameters, 50% of the work
+    noise starts at: 2
+    shared: 50% of a pass; 5 passes cost 3.00 times one
     """
-    check_arguments(model, x, samples)
-    with noise_on_for_sampling(model), torch.random.fork_rng(devices=[]):
-        plan = plan_for(model, x, warn=False)
-        parameters, work = (0.0, 0.0) if plan.graph is None else _shares(plan.graph, model, x)
-    survivals = [block.survival for block in model.modules() if isinstance(block, StochasticDepthBlock)]
-    return Explanation(
-        strategy=plan.strategy,
-        noise=tuple(noise_layers(model)),
-        starts_at=_first_draw(plan),
-        shared_parameters=parameters,
-        shared_work=work,
-        as_one_batch=plan.batch_dims is not None,
-        branch_runs=relative_branch_runs(survivals, samples) if survivals and plan.graph is not None else None,
-        obstacle=plan.obstacle,
-    )
+    check_arguments(model, samples)
+    names = {module: name for name, module in model.named_modules()}
+    first: list[str] = []
+
+    def note(function: Any) -> None:
+        if not first:
+            module = calling_module()
+            name = names.get(module, "") if module is not None else ""
+            is_layer = module is not None and name in layers
+            first.append(name if is_layer else f"{getattr(function, '__name__', function)} in {name or type(model).__name__}")
+
+    layers = noise_layers(model)
+    device = device_of(model, (args, kwargs))
+    with sampled_by_this_thread(model), random_state(0, None, device), frozen_buffers(model), noise_for_sampling(model):
+        flops = tuple(_flops(shared_passes(model, args, kwargs, samples, on_noise=note)))
+    return Explanation(tuple(layers), first[0] if first else None, samples, flops)
 
 
-def _first_draw(plan: Plan) -> str | None:
-    if plan.graph is None:
-        return None
-    first = next(node for node in plan.graph.graph.nodes if node in plan.graph.draws)
-    return str(first.target).removeprefix("model.") if first.op == "call_module" else first.name
-
-
-def _shares(plan: NoiseGraph, model: nn.Module, x: Tensor) -> tuple[float, float]:
-    """The shared part's share of the parameters, and of the multiplications of one pass."""
-    runner = _CountingInterpreter(OneInput(model), plan)
-    with frozen_buffers(model):
-        runner.run(x)
-    counted = sum(parameter.numel() for parameter in model.parameters())
-    used_later = {id(parameter) for node in plan.noisy for parameter in _parameters(node, runner)}
-    shared = sum(parameter.numel() for parameter in model.parameters() if id(parameter) not in used_later)
-    total = runner.shared_flops + runner.noisy_flops
-    return shared / max(counted, 1), runner.shared_flops / max(total, 1)
-
-
-def _parameters(node: fx.Node, runner: fx.Interpreter) -> list[nn.Parameter]:
-    """The parameters a node works with: its module's, or those it is called with."""
-    if node.op == "call_module":
-        return list(runner.fetch_attr(str(node.target)).parameters())
-    given = [runner.fetch_attr(str(parent.target)) for parent in node.all_input_nodes if parent.op == "get_attr"]
-    return [value for value in given if isinstance(value, nn.Parameter)]
-
-
-class _CountingInterpreter(fx.Interpreter):
-    """Runs one pass and counts the multiplications before and behind the noise."""
-
-    def __init__(self, model: nn.Module, plan: NoiseGraph) -> None:
-        super().__init__(model, graph=plan.graph)
-        self.plan = plan
-        self.shared_flops = 0
-        self.noisy_flops = 0
-
-    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A block that may be dropped counts as kept."""
-        module = self.fetch_attr(target)
-        return module.kept(*args) if isinstance(module, StochasticDepthBlock) else module(*args, **kwargs)
-
-    def run_node(self, n: fx.Node) -> Any:
+def _flops(passes: Iterator[Any]) -> Iterator[int]:
+    while True:
         with FlopCounterMode(display=False) as counter:
-            value = super().run_node(n)
-        if n in self.plan.noisy:
-            self.noisy_flops += counter.get_total_flops()
-        else:
-            self.shared_flops += counter.get_total_flops()
-        return value
+            if next(passes, passes) is passes:
+                return
+        yield counter.get_total_flops()
 
 
 def expected_branch_runs(survivals: Sequence[float], samples: int) -> float:

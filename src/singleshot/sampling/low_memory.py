@@ -1,32 +1,39 @@
-"""T passes that keep the activations of one: each is computed without them, and once more when its gradient is due."""
+"""T passes that keep the activations of one: each runs without them, and once more when its gradient is due."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 from typing import Any
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from singleshot.sampling.noise import noise_on_for_sampling
+from singleshot.sampling.noise import noise_on
 from singleshot.sampling.state import frozen_buffers
 
 
-def run_replayed(model: nn.Module, x: Tensor, passes: int) -> list[Any]:
-    """The model's output for each of T plain passes; backward replays one pass at a time from its saved random state.
+def replayed_passes(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int, gradient_passes: int | None
+) -> Iterator[Any]:
+    """Yield the output of each of T plain passes; backward replays one pass at a time from its saved random state.
 
-    A replay draws the masks of the first run again, and leaves batch norm's running statistics alone: they have seen
-    this pass already.
+    A replay draws the same masks and leaves batch norm's running statistics alone: they have recorded this pass
+    already.
     """
 
     def first_run_and_replay() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         return nullcontext(), _Replay(model)
 
-    return [
-        checkpoint(model, x, use_reentrant=False, preserve_rng_state=True, context_fn=first_run_and_replay)
-        for _ in range(passes)
-    ]
+    for number in range(samples):
+        if gradient_passes is None or number < gradient_passes:
+            yield checkpoint(model, *args, use_reentrant=False, context_fn=first_run_and_replay, **kwargs)
+        else:
+            with torch.no_grad():
+                output = model(*args, **kwargs)
+            yield output
 
 
 class _Replay(AbstractContextManager[None]):
@@ -44,7 +51,8 @@ class _Replay(AbstractContextManager[None]):
         now = [module.training for module in modules]
         stack.callback(_set_modes, modules, now)
         _set_modes(modules, self.modes)
-        stack.enter_context(noise_on_for_sampling(self.model))
+        if not self.model.training:
+            stack.enter_context(noise_on(self.model))
         stack.enter_context(frozen_buffers(self.model))
 
     def __exit__(

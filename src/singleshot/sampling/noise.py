@@ -1,11 +1,12 @@
-"""Which layers make a network stochastic, in our networks and in other people's, and how to switch on only those."""
+"""Which layers make a network stochastic, and how to switch on those and nothing else."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import cache
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch.nn.functional as F
@@ -22,95 +23,25 @@ FUNCTIONAL_NOISE: tuple[Callable[..., Any], ...] = (
     F.alpha_dropout,
     F.feature_alpha_dropout,
 )
+ADVICE = (
+    "add a noise layer such as nn.Dropout(0.2) before a fully connected layer, or stochastic depth around its residual "
+    "blocks, and train with it"
+)
 
 
 def is_noise(module: nn.Module) -> bool:
     """Whether this layer itself draws random numbers when its ``training`` flag is set.
 
-    DropPath (as timm writes it) and StochasticDepth (as torchvision writes it) are known by class name and attribute:
-    neither library needs to be installed. A layer of your own is known by an attribute ``is_noise = True``.
+    DropPath (timm) and StochasticDepth (torchvision) are recognised by class name and attribute, so neither library
+    needs to be installed. A custom layer declares itself with the attribute ``is_noise = True``.
     """
     return noise_rate(module) > 0
 
 
-def noise_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """The noise layers of a model by name."""
-    return {name: module for name, module in model.named_modules() if is_noise(module)}
-
-
-def noise_is_on(module: nn.Module) -> bool:
-    """Whether this layer, or one inside it, would draw random numbers in the next forward pass."""
-    return any(part.training and is_noise(part) for part in module.modules())
-
-
-@contextmanager
-def noise_on(model: nn.Module) -> Iterator[None]:
-    """Within it, noise layers and functional dropout are on, and everything else is as it was."""
-    with _flags(noise_layers(model).values(), on=True), _FunctionalNoise(model):
-        yield
-
-
-@contextmanager
-def noise_off(model: nn.Module) -> Iterator[None]:
-    """Within it, noise layers are off, and everything else is as it was."""
-    with _flags(noise_layers(model).values(), on=False):
-        yield
-
-
-def noise_on_for_sampling(model: nn.Module) -> AbstractContextManager[None]:
-    """In training mode the noise is as the modes say; in evaluation mode it is switched on."""
-    return nullcontext() if model.training else noise_on(model)
-
-
-@contextmanager
-def _flags(layers: Iterable[nn.Module], *, on: bool) -> Iterator[None]:
-    """The flags of these layers alone: train() would reach a batch norm inside one of them."""
-    before = [(layer, layer.training) for layer in layers]
-    try:
-        for layer, _ in before:
-            layer.training = on
-        yield
-    finally:
-        for layer, training in before:
-            layer.training = training
-
-
-class _FunctionalNoise(TorchFunctionMode):
-    """Calls a model's functional dropout with training=True, whatever its mode says; so does a graph traced within."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.modules = set(model.modules())
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = dict(kwargs or {})
-        if func in FUNCTIONAL_NOISE and self._is_called_by_model():
-            # dropout(input, p, training, inplace): handlers are called with whatever form the caller used.
-            for name, value in zip(("p", "training", "inplace"), args[1:], strict=False):
-                kwargs[name] = value
-            args, kwargs["training"] = args[:1], True
-        return func(*args, **kwargs)
-
-    def _is_called_by_model(self) -> bool:
-        """Whether the module whose forward is running belongs to the model, and has no flag of its own for its noise.
-
-        Another model may be in use meanwhile, and a noise layer does as its flag says.
-        """
-        frame = sys._getframe(2)
-        while frame is not None:
-            caller = frame.f_locals.get("self")
-            if isinstance(caller, nn.Module):
-                return caller in self.modules and not is_noise(caller)
-            frame = frame.f_back  # type: ignore[assignment]
-        return False
-
-
 def noise_rate(module: nn.Module) -> float:
-    """How strong the noise of a layer is: 0 where it has none."""
+    """Drop rate of a layer; 0 if it draws nothing."""
     rate: Any = 0
-    if _rate_is_an_attribute(type(module)):  # type: ignore[arg-type]
+    if _has_rate_attribute(type(module)):  # type: ignore[arg-type]
         rate = vars(module).get("p", 0) or vars(module).get("drop_prob", 0) or 0
     elif isinstance(module, StochasticDepthBlock):
         rate = 1 - module.survival
@@ -119,15 +50,169 @@ def noise_rate(module: nn.Module) -> float:
     elif isinstance(module, nn.RNNBase):
         rate = module.dropout if module.num_layers > 1 else 0
     elif isinstance(module, nn.TransformerEncoderLayer):
-        # In evaluation mode this layer takes a fused path that knows no dropout: its own flag must be on as well.
+        # In evaluation mode this layer takes a fused path without dropout, so its own flag must be on as well.
         rate = max(noise_rate(child) for child in module.children())
     elif getattr(type(module), "is_noise", False) is True or vars(module).get("is_noise") is True:
-        rate = 0.5  # a layer that says so of itself, and need not say how much
+        rate = 0.5  # declared by the layer; the rate itself is unknown
     return float(rate)
 
 
 @cache
-def _rate_is_an_attribute(kind: type[nn.Module]) -> bool:
-    """Dropout, and what other libraries call stochastic depth; asked of every module in every call, so remembered."""
+def _has_rate_attribute(kind: type[nn.Module]) -> bool:
+    """Dropout and the stochastic depth of other libraries. Cached: asked of every module in every call."""
     names = {parent.__name__ for parent in kind.__mro__}
     return issubclass(kind, nn.modules.dropout._DropoutNd) or bool(names & {"StochasticDepth", "DropPath"})
+
+
+def noise_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """The noise layers of a model by name."""
+    return {name: module for name, module in model.named_modules() if is_noise(module)}
+
+
+@contextmanager
+def stochastic(model: nn.Module) -> Iterator[None]:
+    """Switch on the noise of a model and nothing else: batch norm in evaluation mode stays in evaluation mode.
+
+    This includes functional dropout (``F.dropout(x, p, self.training)``) in the model's own code, and custom layers
+    with the attribute ``is_noise = True``. All modes are restored on exit. Use one model in one thread at a time.
+
+    >>> model = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5)).eval()
+    >>> with stochastic(model):
+    ...     print(model[0].training, model[1].training)
+    False True
+    >>> model[1].training
+    False
+    """
+    layers = noise_layers(model)
+    check_rates(model, layers)
+    if not layers and not has_functional_noise(model):
+        raise ValueError(no_noise_message(model))
+    with noise_on(model, layers):
+        yield
+
+
+@contextmanager
+def noise_on(model: nn.Module, layers: dict[str, nn.Module] | None = None) -> Iterator[None]:
+    """Set the flags of the noise layers, and force functional dropout where the model's code uses it."""
+    with ExitStack() as stack:
+        stack.enter_context(_training_flags((noise_layers(model) if layers is None else layers).values()))
+        if has_functional_noise(model):  # a function mode costs a few microseconds per torch call
+            stack.enter_context(_FunctionalNoise(model))
+        yield
+
+
+@contextmanager
+def _training_flags(layers: Iterable[nn.Module]) -> Iterator[None]:
+    """Set the flags of these layers alone: ``train()`` would reach a batch norm inside one of them."""
+    before = [(layer, layer.training) for layer in layers]
+    try:
+        for layer, _ in before:
+            layer.training = True
+        yield
+    finally:
+        for layer, training in before:
+            layer.training = training
+
+
+def check_rates(model: nn.Module, layers: dict[str, nn.Module]) -> None:
+    """Raise for a noise layer that drops everything, and for a model in training mode whose noise is all off."""
+    kind = type(model).__name__
+    for name, layer in layers.items():
+        if noise_rate(layer) >= 1:
+            raise ValueError(f"noise layer {name!r} of {kind} has rate 1, which drops everything; use a lower rate")
+    if model.training and layers and not any(layer.training for layer in layers.values()):
+        raise ValueError(
+            f"{kind} is in training mode, but all its noise layers are in evaluation mode (is it a wrapper around a "
+            f"model in evaluation mode?). Call .eval() on the {kind} for Monte Carlo inference, .train() to train it."
+        )
+
+
+def no_noise_message(model: nn.Module) -> str:
+    """Explain that all passes of this model would be equal."""
+    silent = [part for part in model.modules() if isinstance(part, nn.modules.dropout._DropoutNd)]
+    why = f" (its {type(silent[0]).__name__} has rate 0)" if silent and not noise_layers(model) else ""
+    return f"{type(model).__name__} has no noise{why}: every pass would be the same. To sample it, {ADVICE}."
+
+
+def has_functional_noise(module: nn.Module, *, recurse: bool = True) -> bool:
+    """Whether the code of this module, or of one inside it, mentions a functional dropout.
+
+    A module whose code cannot be inspected, such as a scripted one, counts as having none: its noise is not under
+    control from outside.
+    """
+    parts = module.modules() if recurse else [module]
+    return any(_mentions_dropout(type(part)) for part in parts if not is_torchs_own(type(part)))
+
+
+def is_torchs_own(kind: type) -> bool:
+    """Whether a module class is one of torch.nn's."""
+    return kind.__module__.startswith("torch.nn.modules.")
+
+
+@cache
+def _mentions_dropout(kind: type[nn.Module]) -> bool:
+    """Search the methods of a class, and the functions they call by name, for a functional dropout."""
+    names = {function.__name__ for function in FUNCTIONAL_NOISE}
+    functions = [
+        value
+        for parent in kind.__mro__
+        if parent is not nn.Module and parent is not object and not is_torchs_own(parent)
+        for value in vars(parent).values()
+        if isinstance(value, FunctionType)
+    ]
+    seen: set[CodeType] = set()
+    while functions:
+        function = functions.pop()
+        todo = [function.__code__]
+        while todo:
+            code = todo.pop()
+            if code in seen:
+                continue
+            seen.add(code)
+            known = [function.__globals__.get(name) for name in code.co_names]
+            if any(value in FUNCTIONAL_NOISE for value in known if isinstance(value, FunctionType)):
+                return True
+            # self.dropout(x) has the name, too: the functional module must be in reach.
+            if names & set(code.co_names) and (F in known or "functional" in code.co_names):
+                return True
+            todo += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+            functions += [value for value in known if isinstance(value, FunctionType) and not _is_library(value)]
+    return False
+
+
+def _is_library(function: FunctionType) -> bool:
+    return function.__module__.split(".")[0] == "torch"
+
+
+class _FunctionalNoise(TorchFunctionMode):
+    """Call the functional dropout of a model with ``training=True``, whatever the module's flag says."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.modules = set(model.modules())
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in FUNCTIONAL_NOISE and self._is_called_by_model():
+            # dropout(input, p, training, inplace), by position or by name
+            named = dict(zip(("p", "training", "inplace"), args[1:], strict=False))
+            return func(args[0] if args else kwargs.pop("input"), **{**kwargs, **named, "training": True})
+        return func(*args, **kwargs)
+
+    def _is_called_by_model(self) -> bool:
+        """Whether the running forward belongs to the model. A noise layer follows its own flag."""
+        caller = calling_module()
+        return caller is not None and caller in self.modules and not is_noise(caller)
+
+
+def calling_module() -> nn.Module | None:
+    """The innermost module whose method is on the call stack."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, nn.Module):
+            return caller
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

@@ -1,128 +1,296 @@
-"""T stochastic predictions of one batch, at the least price that is right."""
+"""T stochastic predictions of one batch, computing once what the passes have in common."""
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from numbers import Integral
 from typing import Any
+from weakref import WeakSet
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from singleshot.common.checks import check_choice, check_size
-from singleshot.sampling.coupling import one_call_per_pass
-from singleshot.sampling.folded import run_folded
-from singleshot.sampling.grouped import run_passes
-from singleshot.sampling.low_memory import run_replayed
-from singleshot.sampling.noise import noise_layers, noise_on_for_sampling
-from singleshot.sampling.sharing_plan import plan_for
-from singleshot.sampling.state import random_state
-from singleshot.sampling.switching import graph_or_none, require_noise
+from singleshot.sampling.low_memory import replayed_passes
+from singleshot.sampling.noise import check_rates, no_noise_message, noise_layers, noise_on
+from singleshot.sampling.shared_modules import NORMS, is_compiled, shared_modules
+from singleshot.sampling.sharing import SharedCalls, StaleTensorError
+from singleshot.sampling.state import (
+    generator_state,
+    is_lazy,
+    python_random_state,
+    random_state,
+    restore_random_state,
+    sampled_by_this_thread,
+    save_random_state,
+)
 
-STRATEGIES = ("auto", "shared", "repeat", "loop")
+Extract = Callable[[Any], Tensor]
+MEMORY = ("normal", "low")
 
 
 def sample(
     model: nn.Module,
-    x: Tensor,
-    *,
+    *args: Any,
     samples: int = 5,
-    strategy: str = "auto",
+    gradient_passes: int | None = None,
+    logits: Extract | None = None,
     seed: int | None = None,
+    generator: torch.Generator | None = None,
     memory: str = "normal",
+    **kwargs: Any,
 ) -> Tensor:
     """Logits (T, B, C) of T stochastic passes over one batch, differentiable.
 
-    In training mode the passes are those of training: noise as the modes say, batch statistics of each pass. In
-    evaluation mode they are Monte Carlo inference: the noise is switched on for the call, everything else (batch norm!)
-    stays in evaluation mode, and afterwards the model is bit for bit what it was. In training a batch norm that all
-    passes share records its batch once, where a loop would record it T times. A model is to be sampled by one thread
-    at a time.
+    Bit-identical to ``torch.stack([model(*args, **kwargs) for _ in range(T)])`` from the same random state, but what
+    the passes have in common is computed once. In training mode a batch norm that several passes share records its
+    batch once, where a loop would record it T times. In evaluation mode the passes are Monte Carlo inference: noise
+    is switched on for the call, everything else (batch norm!) stays in evaluation mode, and afterwards the model is
+    bit for bit what it was.
 
     Args:
-        model: any classifier with noise layers, from images, tokens or whatever to logits (B, C).
-        x: one batch, batch first.
+        model: any classifier with noise layers.
+        *args: inputs of the model.
         samples: T.
-        strategy: ``shared`` computes once what the passes have in common, ``repeat`` runs one batch of T·B rows,
-            ``loop`` runs T passes; ``auto`` takes the cheapest that works, and `explain` tells which and why. All draw
-            from the same distribution. ``repeat`` takes rows, noise and layers to be independent of each other.
-        seed: the same seed gives the same samples again, and leaves torch's random state as it was.
-        memory: ``low`` keeps the activations of one pass only, in exchange for running each pass forward twice.
+        gradient_passes: how many of the passes carry gradients, the first ones; by default all. The others run without
+            a graph.
+        logits: how to get the logits from what the model returns. By default a tensor is taken as it is, of a dict or
+            an object its ``logits``, and of a tuple the first tensor.
+        seed: the same seed gives the same samples, and leaves torch's random state as it was.
+        generator: draw from this generator instead, and advance it.
+        memory: ``low`` keeps the activations of one pass only, and runs each pass forward twice.
+        **kwargs: inputs of the model by name.
+
+    Returns:
+        (T, B, C), or (T, B, C, ...) for dense outputs.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
     >>> sample(model, torch.randn(2, 4), samples=5).shape
     torch.Size([5, 2, 3])
     """
-    check_arguments(model, x, samples, seed=seed, strategy=strategy, memory=memory)
-    with random_state(seed, x), noise_on_for_sampling(model):
+    check_arguments(model, samples, gradient_passes, seed=seed, generator=generator, memory=memory)
+    device = device_of(model, (args, kwargs))
+    with sampled_by_this_thread(model), random_state(seed, generator, device), noise_for_sampling(model):
         if memory == "low":
-            require_noise(model, graph_or_none(model))
-            return _differing(_stacked(run_replayed(model, x, samples), x), model)
-        plan = plan_for(model, x, strategy)
-        if plan.graph is not None and plan.batch_dims is None:
-            return _stacked(run_passes(plan.graph, model, x, samples), x)
-        if plan.strategy == "loop":
-            return _differing(_stacked([model(x) for _ in range(samples)], x), model)
-        if plan.graph is not None and plan.batch_dims is not None:
-            return _unfolded(run_folded(plan.graph, model, x, samples, plan.batch_dims), samples, x)
-        with one_call_per_pass(model, samples):
-            outputs = model(x.repeat(samples, *[1] * (x.ndim - 1)))
-        return _differing(_unfolded(outputs, samples, x), model)
+            outputs = replayed_passes(model, args, kwargs, samples, gradient_passes)
+        else:
+            outputs = shared_passes(model, args, kwargs, samples, gradient_passes)
+        found: list[Tensor] = []
+        with require_differing_passes(model, device, found):
+            for output in outputs:
+                found.append(_checked((logits or find_logits)(output)))
+    return torch.stack(found)
 
 
-def _stacked(outputs: list[Any], x: Tensor) -> Tensor:
-    for output in outputs:
-        _check_output(output, len(x), x)
-    return torch.stack(outputs)
+class Sampled(nn.Module):
+    """A model that returns T stochastic predictions (T, B, C) in training mode and its logits (B, C) in evaluation mode.
+
+    This is what goes inside DistributedDataParallel, FSDP, Lightning or skorch, so that they see all passes.
+
+    Args:
+        model: any classifier with noise layers.
+        samples: T.
+        gradient_passes: see :func:`sample`.
+        logits: see :func:`sample`.
+        memory: see :func:`sample`.
+
+    >>> model = Sampled(nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 3)), samples=5)
+    >>> model(torch.randn(2, 4)).shape, model.eval()(torch.randn(2, 4)).shape
+    (torch.Size([5, 2, 3]), torch.Size([2, 3]))
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        samples: int = 5,
+        *,
+        gradient_passes: int | None = None,
+        logits: Extract | None = None,
+        memory: str = "normal",
+    ) -> None:
+        super().__init__()
+        check_arguments(model, samples, gradient_passes, memory=memory)
+        self.model = model
+        self.samples = samples
+        self.gradient_passes = gradient_passes
+        self.logits = logits
+        self.memory = memory
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Inputs of the model to its logits."""
+        if not self.training:
+            return (self.logits or find_logits)(self.model(*args, **kwargs))
+        return sample(
+            self.model,
+            *args,
+            samples=self.samples,
+            gradient_passes=self.gradient_passes,
+            logits=self.logits,
+            memory=self.memory,
+            **kwargs,
+        )
+
+    def extra_repr(self) -> str:
+        """The number of passes."""
+        return f"samples={self.samples}, gradient_passes={self.gradient_passes}, memory={self.memory!r}"
 
 
-def _unfolded(output: Any, samples: int, x: Tensor) -> Tensor:
-    _check_output(output, samples * len(x), x)
-    logits: Tensor = output.reshape(samples, len(x), -1)
+def shared_passes(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    samples: int,
+    gradient_passes: int | None = None,
+    on_noise: Callable[[Any], None] | None = None,
+) -> Iterator[Any]:
+    """Yield the output of each pass. What passes have in common is computed by the first that needs it."""
+    device = device_of(model, (args, kwargs))
+    if is_compiled(model):  # one call, in which nothing can be looked at
+        for number in range(samples):
+            with nullcontext() if gradient_passes is None or number < gradient_passes else torch.no_grad():
+                output = model(*args, **kwargs)
+            yield output
+        return
+    known = _known_tensors(model, (args, kwargs))
+    sharing = SharedCalls(known, device, on_noise=on_noise)
+    with ExitStack() as modules:
+        modules.enter_context(shared_modules(model, sharing))
+        for number in range(samples):
+            has_grad = number < (samples if gradient_passes is None else gradient_passes)
+            coins = python_random_state() if number == 0 else None
+            before = save_random_state(device), _saved_buffers(model) if sharing.has_writes else []
+            try:
+                output = _one_pass(model, args, kwargs, sharing, has_grad=has_grad)
+            except StaleTensorError:
+                restore_random_state(before[0], device)
+                for buffer, value in before[1]:
+                    buffer.copy_(value)
+                modules.close()
+                sharing = SharedCalls(known, device, share_writes=False, on_noise=on_noise)
+                modules.enter_context(shared_modules(model, sharing))
+                output = _one_pass(model, args, kwargs, sharing, has_grad=has_grad)
+            if coins is not None and python_random_state() != coins:
+                # Coins are tossed in Python, perhaps inside a module: let its code run in every pass.
+                modules.close()
+                modules.enter_context(shared_modules(model, sharing, trust_code=False))
+            yield output
+
+
+def _one_pass(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sharing: SharedCalls, *, has_grad: bool
+) -> Any:
+    sharing.next_pass(has_grad=has_grad)
+    with sharing, nullcontext() if has_grad else torch.no_grad():
+        return model(*args, **kwargs)
+
+
+def _known_tensors(model: nn.Module, inputs: Any) -> list[Tensor]:
+    """Tensors that are the same in every pass. The running statistics of a batch norm are not."""
+    norms = (module for module in model.modules() if isinstance(module, NORMS))
+    statistics = {id(buffer) for norm in norms for buffer in norm._buffers.values()}
+    tensors = (*model.parameters(), *model.buffers(), *tree_leaves(inputs))
+    return [
+        tensor
+        for tensor in tensors
+        if isinstance(tensor, Tensor) and not is_lazy(tensor) and id(tensor) not in statistics
+    ]
+
+
+def _saved_buffers(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    return [(buffer, buffer.clone()) for buffer in model.buffers() if not is_lazy(buffer)]
+
+
+def noise_for_sampling(model: nn.Module) -> AbstractContextManager[None]:
+    """In training mode noise follows the modes; in evaluation mode it is switched on."""
+    layers = noise_layers(model)
+    check_rates(model, layers)
+    return nullcontext() if model.training else noise_on(model, layers)
+
+
+@contextmanager
+def require_differing_passes(model: nn.Module, device: torch.device, found: list[Tensor]) -> Iterator[None]:
+    """Raise if nothing random happened and all passes are equal."""
+    before = generator_state(device)
+    yield
+    if len(found) > 1 and generator_state(device) == before and all(bool((one == found[0]).all()) for one in found[1:]):
+        raise ValueError(no_noise_message(model))
+
+
+def find_logits(output: Any) -> Tensor:
+    """The logits in what a model returns: a tensor, ``logits`` of a dict or object, or the first matrix of a tuple."""
+    if isinstance(output, Mapping) and "logits" in output:
+        output = output["logits"]
+    elif isinstance(getattr(output, "logits", None), Tensor):
+        output = output.logits
+    elif isinstance(output, (tuple, list)):
+        output = next((item for item in output if isinstance(item, Tensor) and item.ndim > 1), output)
+    if not isinstance(output, Tensor):
+        raise TypeError(
+            f"cannot find logits in a {type(output).__name__}; say where they are: logits=lambda output: output[...]"
+        )
+    return output
+
+
+def _checked(logits: Any) -> Tensor:
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"logits= must return a tensor, got a {type(logits).__name__}")
+    if logits.ndim < 2 or not logits.is_floating_point():
+        raise ValueError(f"logits must be floating point of shape (B, C), got {logits.dtype} {tuple(logits.shape)}")
     return logits
 
 
-def _differing(logits: Tensor, model: nn.Module) -> Tensor:
-    """The logits, unless all passes are the same although no layer of the model is known to make noise."""
-    if len(logits) > 1 and not noise_layers(model) and bool((logits == logits[0]).all()):
-        raise ValueError(f"{type(model).__name__} has no noise that could be found: all {len(logits)} passes are equal")
-    return logits
+def device_of(model: nn.Module, inputs: Any) -> torch.device:
+    """The device of the model; an input on another one is an error."""
+    homes = {parameter.device for parameter in model.parameters()}
+    given = [leaf.device for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
+    if not homes:
+        return given[0] if given else torch.device("cpu")
+    home = next(iter(homes))
+    if len(homes) == 1 and given and home not in given:
+        raise ValueError(f"the input is on {given[0]} and the model on {home}; move the input with .to({str(home)!r})")
+    return home
 
 
 def check_arguments(
     model: nn.Module,
-    x: Tensor,
     samples: int,
+    gradient_passes: int | None = None,
     *,
     seed: int | None = None,
-    strategy: str = "auto",
+    generator: torch.Generator | None = None,
     memory: str = "normal",
 ) -> None:
     """Refuse what cannot be sampled, before any work."""
     if not isinstance(model, nn.Module):
-        raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
+        raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
+    check_size("samples", samples, least=1)
+    if gradient_passes is not None and check_size("gradient_passes", gradient_passes, least=0) > samples:
+        raise ValueError(f"gradient_passes must be at most samples={samples}, got {gradient_passes}")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**63):
         raise ValueError(f"seed must be a whole number in [0, 2**63), got {seed!r}")
-    if not isinstance(x, Tensor) or x.ndim == 0 or not len(x):
-        found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
-        raise ValueError(f"x must be one tensor with at least one row, got {found}; wrap a model of several inputs")
-    check_size("samples", samples, least=1)
-    check_choice("strategy", strategy, STRATEGIES)
-    check_choice("memory", memory, ("normal", "low"))
-    if memory == "low" and strategy not in ("auto", "loop"):
-        raise ValueError(f"memory='low' replays whole passes, which is strategy='loop'; got strategy={strategy!r}")
-    home = next((parameter.device for parameter in model.parameters()), x.device)
-    if x.device != home:
-        raise ValueError(f"x is on {x.device} and the model on {home}: x.to({str(home)!r}) brings them together")
-    if isinstance(model, nn.parallel.DistributedDataParallel):
-        raise ValueError(
-            "sample() runs the model's layers past DistributedDataParallel; sample inside the wrapped module"
-        )
+    if seed is not None and generator is not None:
+        raise ValueError("give seed or generator, not both")
+    check_choice("memory", memory, MEMORY)
+    _refuse_unsynchronised(model)
 
 
-def _check_output(output: Any, rows: int, x: Tensor) -> None:
-    if isinstance(output, Tensor) and output.ndim == 2 and len(output) == rows:
+_KNOWN_UNWRAPPED: WeakSet[nn.Module] = WeakSet()
+
+
+def _refuse_unsynchronised(model: nn.Module) -> None:
+    """DistributedDataParallel synchronises gradients only if its own forward is called."""
+    ddp = nn.parallel.DistributedDataParallel
+    advice = "wrap the model first: DistributedDataParallel(ss.Sampled(model)), and call that"
+    if isinstance(model, ddp):
+        raise ValueError(f"sample() cannot run inside DistributedDataParallel from outside; {advice}")
+    is_distributed = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    if not is_distributed or ddp._active_ddp_module is not None or not (model.training and torch.is_grad_enabled()):
         return
-    found = (
-        f"shape {tuple(output.shape)} for {rows} rows" if isinstance(output, Tensor) else f"a {type(output).__name__}"
-    )
-    raise ValueError(f"the model must map x with {len(x)} rows to logits of shape ({len(x)}, C); it returns {found}")
+    if model not in _KNOWN_UNWRAPPED:
+        if any(issubclass(type(found), ddp) and found.module is model for found in gc.get_objects()):
+            raise ValueError(f"this model is wrapped in DistributedDataParallel, which sample() would bypass; {advice}")
+        _KNOWN_UNWRAPPED.add(model)

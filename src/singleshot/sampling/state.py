@@ -1,17 +1,77 @@
-"""Running a model without its buffers noticing."""
+"""The state around a forward pass: buffers, random numbers, and which thread is sampling a model."""
 
 from __future__ import annotations
 
+import random
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+_BUSY: dict[int, int] = {}  # the thread that samples, by the id of the module
+_BUSY_LOCK = threading.Lock()
+
+
+@contextmanager
+def sampled_by_this_thread(model: nn.Module) -> Iterator[None]:
+    """Refuse a model that is being sampled already: its modes and layers are in use."""
+    modules = [id(module) for module in model.modules()]
+    with _BUSY_LOCK:
+        if not _BUSY.keys().isdisjoint(modules):
+            raise RuntimeError(
+                f"this {type(model).__name__} is already being sampled, by another thread or further up in this one; "
+                "use a copy of the model in each thread (copy.deepcopy)"
+            )
+        _BUSY.update(dict.fromkeys(modules, threading.get_ident()))
+    try:
+        # In evaluation mode its noise is on for every thread.
+        with nullcontext() if model.training else replaced(model, "forward", _OnlyInThisThread(model)):
+            yield
+    finally:
+        with _BUSY_LOCK:
+            for module in modules:
+                del _BUSY[module]
+
+
+class _OnlyInThisThread:
+    """The forward of a model, refused in other threads."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.original, self.kind, self.thread = model.forward, type(model).__name__, threading.get_ident()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != self.thread:
+            raise RuntimeError(
+                f"this {self.kind} is being sampled by another thread, with its noise on; use a copy (copy.deepcopy)"
+            )
+        return self.original(*args, **kwargs)
+
+
+@contextmanager
+def replaced(module: nn.Module, name: str, value: Any) -> Iterator[None]:
+    """Replace an attribute of this module alone, not of its class."""
+    attributes = vars(module)
+    before = attributes.get(name, _NOTHING)
+    attributes[name] = value
+    try:
+        yield
+    finally:
+        if before is _NOTHING:
+            del attributes[name]
+        else:
+            attributes[name] = before
+
+
+_NOTHING = object()
+
 
 @contextmanager
 def frozen_buffers(model: nn.Module) -> Iterator[None]:
-    """Within it, the model works on copies of its buffers: running statistics and the like are not recorded."""
+    """Let the model work on copies of its buffers, so that running statistics are not recorded."""
     kept = [(module, dict(module._buffers)) for module in model.modules() if module._buffers]
     try:
         for module, buffers in kept:
@@ -31,19 +91,89 @@ def _copy(buffer: Tensor | None) -> Tensor | None:
     return buffer if buffer is None or is_lazy(buffer) else buffer.clone()
 
 
+def generator_state(device: torch.device) -> bytes:
+    """The state of torch's generators, to compare with."""
+    state = torch.default_generator.get_state().numpy().tobytes()
+    if device.type == "cuda":
+        state += torch.cuda.get_rng_state(device).numpy().tobytes()
+    elif device.type == "mps":
+        state += torch.mps.get_rng_state().numpy().tobytes()
+    return state
+
+
+def python_random_state() -> tuple[Any, ...]:
+    """The state of the generators of Python and, if it was imported, numpy."""
+    numpy = sys.modules.get("numpy")
+    position: Any = None
+    if numpy is not None:
+        state = numpy.random.get_state(legacy=False)["state"]
+        position = (state["pos"], int(state["key"][0]))
+    return random.getstate(), position
+
+
+class _GeneratorLock:
+    """Calls with a seed have torch's global generator to themselves; other calls share it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._holders = 0  # -1 while one thread has it alone
+        self._mine = threading.local()
+
+    @contextmanager
+    def hold(self, *, alone: bool) -> Iterator[None]:
+        if getattr(self._mine, "held", False):  # a model that samples another one in its forward
+            yield
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: self._holders == 0 if alone else self._holders >= 0)
+            self._holders += -1 if alone else 1
+        self._mine.held = True
+        try:
+            yield
+        finally:
+            self._mine.held = False
+            with self._changed:
+                self._holders += 1 if alone else -1
+                self._changed.notify_all()
+
+
+_GENERATOR_LOCK = _GeneratorLock()
+
+
 @contextmanager
-def random_state(seed: int | None, x: Tensor) -> Iterator[None]:
-    """With a seed, torch's random state is as it was in the end; without, it is put back only after an error."""
-    devices = [x.device] if x.device.type == "cuda" else []
-    before = torch.get_rng_state(), [torch.cuda.get_rng_state(device) for device in devices]
-    finished = False
-    try:
-        if seed is not None:
-            torch.manual_seed(seed)
-        yield
-        finished = seed is None
-    finally:
-        if not finished:
-            torch.set_rng_state(before[0])
-            for device, state in zip(devices, before[1], strict=True):
-                torch.cuda.set_rng_state(state, device)
+def random_state(seed: int | None, generator: torch.Generator | None, device: torch.device) -> Iterator[None]:
+    """Draw from a seed or a generator and restore torch's random state; without either, restore it after an error."""
+    own = seed is not None or generator is not None
+    with _GENERATOR_LOCK.hold(alone=own):
+        before = save_random_state(device)
+        finished = False
+        try:
+            if seed is not None:
+                torch.manual_seed(seed)
+            elif generator is not None:
+                _default_like(generator).set_state(generator.get_state())
+            yield
+            finished = True
+        finally:
+            if generator is not None:
+                generator.set_state(_default_like(generator).get_state())
+            if own or not finished:
+                restore_random_state(before, device)
+
+
+def save_random_state(device: torch.device) -> list[Tensor]:
+    """The states of torch's generators on the CPU and on this device."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+
+
+def restore_random_state(states: list[Tensor], device: torch.device) -> None:
+    """Put back what `save_random_state` saved."""
+    torch.set_rng_state(states[0])
+    for state in states[1:]:
+        torch.cuda.set_rng_state(state, device)
+
+
+def _default_like(generator: torch.Generator) -> torch.Generator:
+    if generator.device.type == "cuda":
+        return torch.cuda.default_generators[generator.device.index or 0]
+    return torch.default_generator

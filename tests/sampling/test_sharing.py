@@ -1,0 +1,258 @@
+"""The samples are those of a plain loop, bit for bit, and their gradients to rounding."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import nullcontext
+
+import pytest
+import torch
+from loop import both, loop
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from zoo import EVERYTHING, FOREIGN, build
+
+import singleshot as ss
+
+PASSES, ROWS = 4, 3
+
+
+def with_statistics(model: nn.Module, x: Tensor) -> nn.Module:
+    """The model in evaluation mode, after its batch norms have recorded something."""
+    with torch.no_grad():
+        for _ in range(2):
+            model(x)
+    return model.eval()
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_samples_equal_the_loop_bit_for_bit(name: str) -> None:
+    for training in (True, False):
+        for mixed in (False, True):
+            model, x = build(name, ROWS)
+            if not training:
+                model = with_statistics(model, x)
+            with torch.autocast("cpu", torch.bfloat16) if mixed else nullcontext():
+                (expected, _), (logits, _) = both(model, x, samples=PASSES)
+            assert torch.equal(logits, expected), (training, mixed)
+            if not name.startswith(("batch_depth", "resnet")):  # whose passes may toss the same coins
+                assert not torch.equal(logits[0], logits[1])
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_gradients_equal_those_of_the_loop(name: str) -> None:
+    """In double precision: gradients that cancel out are nothing but rounding in single precision."""
+    for training in (True, False):
+        model, x = build(name, ROWS)
+        model, x = model.double(), x.double() if x.is_floating_point() else x
+        if not training:
+            model = with_statistics(model, x)
+        (expected, expected_gradients), (logits, gradients) = both(model, x, samples=PASSES)
+        assert torch.equal(logits, expected)
+        for gradient, wanted in zip(gradients, expected_gradients, strict=True):
+            torch.testing.assert_close(gradient, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_batch_norm_records_a_shared_batch_once() -> None:
+    for name in ("skip_cnn", "efficientnet", "resnet18", "vgg16"):
+        model, x = build(name)
+        once = copy.deepcopy(model)
+        once(x)
+        ss.sample(model, x, samples=PASSES)
+        first = next(key for key in model.state_dict() if key.endswith("running_mean"))
+        assert torch.equal(model.state_dict()[first], once.state_dict()[first])
+        assert int(model.state_dict()[first.replace("running_mean", "num_batches_tracked")]) == 1
+    model, x = build("wide_resnet16_8")  # noise comes before its second batch norm
+    ss.sample(model, x, samples=PASSES)
+    counts = {int(value) for key, value in model.state_dict().items() if key.endswith("num_batches_tracked")}
+    assert counts == {1, PASSES}
+
+
+def test_cumulative_batch_norm_records_a_shared_batch_once() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(4, momentum=None), nn.Dropout(0.5), nn.Linear(4, 3))
+    x = torch.randn(5, 4)
+    ss.sample(model, x)
+    torch.testing.assert_close(model.get_buffer("0.running_mean"), x.mean(0))
+
+
+def test_every_change_between_calls_is_seen() -> None:
+    for name in FOREIGN:
+        model, x = build(name)
+        ss.sample(model, x, samples=2)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(0.5)
+        for training, rows in ((True, 4), (False, 4), (True, 2)):
+            (expected, _), (logits, _) = both(model.train(training), x[:rows], samples=2)
+            assert torch.equal(logits, expected), (name, training, rows)
+
+
+def test_nothing_is_shared_between_calls() -> None:
+    model, x = build("mlp")
+    first = ss.sample(model, x, seed=0)
+    x.add_(1)
+    assert not torch.equal(ss.sample(model, x, seed=0), first)
+
+
+def test_what_is_shared_runs_once() -> None:
+    class Counted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+            self.inner = nn.Linear(12, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            runs.append(1)
+            out: Tensor = self.inner(x)
+            return out
+
+    runs: list[int] = []
+    model = nn.Sequential(Counted(), nn.Dropout(0.5), nn.Linear(8, 3))
+    ss.sample(model, torch.randn(2, 12), samples=PASSES)
+    assert len(runs) == 1
+
+
+def test_hooks_run_in_every_pass() -> None:
+    for name in ("mlp", "resnet18", "wide_resnet16_8", "efficientnet"):
+        model, x = build(name)
+        seen: list[nn.Module] = []
+        first = next(module for module in model.modules() if isinstance(module, (nn.Conv2d, nn.Linear)))
+        container = next(iter(model.children()))
+        for module in {first, container}:
+            module.register_forward_hook(lambda module, args, output: seen.append(module))
+        (expected, _), (logits, _) = both(model, x, samples=2)
+        assert torch.equal(logits, expected)
+        assert seen.count(first) == 2
+        handle = model.register_forward_hook(lambda module, args, output: output * 2)
+        (expected, _), (logits, _) = both(model, x, samples=2)
+        assert torch.equal(logits, expected)
+        handle.remove()
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: object, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return grad * 2
+
+
+class Composed(nn.Module):
+    """Code of the caller's own between the layers."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.stem, self.drop, self.head = nn.Linear(12, 8), nn.Dropout(0.5), nn.Linear(8, 5)
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.way == "custom function":
+            h = self.drop(Doubled.apply(Doubled.apply(self.stem(x))))  # type: ignore[no-untyped-call]
+        elif self.way == "checkpoint":
+            h = checkpoint(lambda x: self.drop(self.norm(self.stem(x))), x, use_reentrant=False)
+        elif self.way == "reentrant checkpoint":
+            h = checkpoint(lambda x: self.drop(self.stem(x)), x.clone().requires_grad_(), use_reentrant=True)
+        elif self.way == "frozen":
+            with torch.no_grad():
+                h = self.stem(x)
+            h = self.drop(h)
+        elif self.way == "frozen and not":
+            with torch.no_grad():
+                h = self.stem(x)
+            h = self.drop(self.stem(x)) + h
+        elif self.way == "autocast inside":
+            with torch.autocast("cpu", torch.bfloat16):
+                h = self.stem(x)
+            h = self.drop(h.float() + self.stem(x))
+        elif self.way == "properties":
+            h = self.drop(self.stem(x).T.mT.data + self.stem.weight.T.sum())
+        elif self.way == "scalars":
+            h = self.stem(x)
+            h = self.drop(h * h.detach().mean().item() if h.sum().item() < 1e6 else h)
+        elif self.way == "lists":
+            h = torch.cat([self.drop(part) for part in self.stem(x).chunk(2, 1)], dim=1)
+        else:
+            h = torch.stack([self.drop(row) for row in self.stem(x)])
+        logits: Tensor = self.head(h)
+        return logits
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "custom function", "checkpoint", "reentrant checkpoint", "frozen", "frozen and not", "autocast inside",
+        "properties", "scalars", "lists", "rows",
+    ],
+)  # fmt: skip
+def test_code_between_layers_does_what_it_does_in_a_loop(way: str) -> None:
+    torch.manual_seed(0)
+    (expected, expected_gradients), (logits, gradients) = both(Composed(way), torch.randn(4, 12))
+    assert torch.equal(logits, expected)
+    rounding = 2e-2 if way == "autocast inside" else 1e-5  # the gradients of four passes are added up in bfloat16
+    for gradient, wanted in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(gradient, wanted, rtol=rounding, atol=rounding)
+
+
+def test_inference_mode() -> None:
+    for name in ("mlp", "skip_cnn", "efficientnet", "bert"):
+        model, x = build(name)
+        model.eval()
+        with torch.inference_mode():
+            torch.manual_seed(1)
+            expected = loop(model, x, samples=3)
+            torch.manual_seed(1)
+            assert torch.equal(ss.sample(model, x, samples=3), expected)
+
+
+def test_a_seed_or_a_generator_gives_the_same_samples_again() -> None:
+    for name in ("mlp", "skip_cnn", "resnet18"):
+        model, x = build(name)
+        for memory in ("normal", "low"):
+            state = torch.get_rng_state()
+            first = ss.sample(model, x, seed=3, memory=memory)
+            assert torch.equal(torch.get_rng_state(), state)
+            assert torch.equal(ss.sample(model, x, seed=3, memory=memory), first)
+            assert not torch.equal(ss.sample(model, x, seed=4, memory=memory), first)
+        generator = torch.Generator().manual_seed(3)
+        assert torch.equal(ss.sample(model, x, generator=generator), first)
+        assert not torch.equal(ss.sample(model, x, generator=generator), first)  # it has advanced
+        assert torch.equal(torch.get_rng_state(), state)
+        ss.sample(model, x)
+        assert not torch.equal(torch.get_rng_state(), state)  # as in a loop
+
+
+def test_gradient_passes_are_the_first_and_have_the_gradients_of_a_loop() -> None:
+    for name in ("mlp", "skip_cnn", "resnet18", "wide_resnet16_8", "bert"):
+        for memory in ("normal", "low"):
+            model, x = build(name)
+            model, x = model.double(), x.double() if x.is_floating_point() else x
+            twin = copy.deepcopy(model)
+            torch.manual_seed(2)
+            expected = loop(twin, x, samples=1)
+            with torch.no_grad():
+                others = loop(twin, x, samples=2)
+            expected = torch.cat([expected, others])
+            torch.manual_seed(2)
+            logits = ss.sample(model, x, samples=3, gradient_passes=1, memory=memory)
+            torch.testing.assert_close(logits, expected)
+            logits[1:].sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
+            assert all(parameter.grad is None or not parameter.grad.any() for parameter in model.parameters())
+            for one in (logits, expected):
+                one.square().sum().backward()  # type: ignore[no-untyped-call]
+            for ours, wanted in zip(model.parameters(), twin.parameters(), strict=True):
+                torch.testing.assert_close(ours.grad, wanted.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_passes_without_gradients_share_with_the_others() -> None:
+    class Counted(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            runs.append(1)
+            return super().forward(input)
+
+    runs: list[int] = []
+    model = nn.Sequential(Counted(12, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    ss.sample(model, torch.randn(2, 12), samples=PASSES, gradient_passes=1)
+    assert len(runs) == 1
