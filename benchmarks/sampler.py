@@ -18,13 +18,13 @@ from collections.abc import Callable
 from statistics import fmean, median
 
 import torch
+from branch_runs import expected_branch_runs, relative_branch_runs
 from live_memory import peak_bytes
 from timing import interleaved_seconds
 from torch import Tensor, nn
 
 import singleshot as ss
 from singleshot.models import StochasticDepthBlock
-from singleshot.sampling.explanation import expected_branch_runs, relative_branch_runs
 
 NETWORKS = ("vgg16", "resnet18", "resnet34", "wide_resnet16_8", "densenet40_12")
 PASSES = 5

@@ -7,13 +7,13 @@ import math
 
 import pytest
 import torch
+from branch_runs import expected_branch_runs, relative_branch_runs
 from torch import nn
 from zoo import build
 
 import singleshot as ss
 from singleshot.models import create_model
 from singleshot.sampling import StochasticDepthBlock
-from singleshot.sampling.explanation import expected_branch_runs, relative_branch_runs
 from singleshot.sampling.stochastic_depth import linear_survival
 
 ROWS = 2

@@ -11,6 +11,7 @@ from zoo import ResidualWith, StochasticDepth
 
 import singleshot as ss
 
+
 def bits(passes: int = 4000, rows: int = 3, units: int = 2) -> Tensor:
     """The dropout masks themselves, (T, B, D), read off an identity layer."""
     identity = nn.Linear(units, units, bias=False)

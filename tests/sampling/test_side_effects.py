@@ -81,7 +81,9 @@ def test_an_exception_inside_the_model_restores_everything(training: bool, memor
         before, state = fingerprint(model), torch.get_rng_state()
         for seed in (None, 3):
             with pytest.raises(ArithmeticError, match="deep inside"):
-                ss.sample(model, torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), seed=seed, memory=memory)
+                ss.sample(
+                    model, torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), seed=seed, memory=memory
+                )
             after = fingerprint(model)
             assert after["modes"] == before["modes"]
             assert after["hooks"] == before["hooks"]
@@ -159,7 +161,13 @@ X = torch.randn(3, 4)
         (DROP, X, {"seed": -1}, ValueError, "seed must"),
         (DROP, X, {"seed": 1, "generator": torch.Generator()}, ValueError, "seed or generator, not both"),
         (DROP, X, {"logits": lambda output: 3}, TypeError, "must return a tensor, got a int"),
-        (nn.Sequential(nn.Dropout(0.5), nn.Flatten(0)), X, {}, ValueError, r"shape \(B, C\), got torch.float32 \(12,\)"),
+        (
+            nn.Sequential(nn.Dropout(0.5), nn.Flatten(0)),
+            X,
+            {},
+            ValueError,
+            r"shape \(B, C\), got torch.float32 \(12,\)",
+        ),
         (nn.Sequential(nn.Linear(4, 2, device="meta"), nn.Dropout(0.5)), X, {}, ValueError, "the input is on cpu and"),
         (lambda x: x, X, {}, TypeError, "model must be an nn.Module, got function"),
     ],
@@ -176,7 +184,9 @@ def test_a_model_without_noise_cannot_be_made_stochastic() -> None:
     with pytest.raises(ValueError, match="has no noise"), ss.stochastic(nn.Linear(3, 2)):
         pass
     wrapper = nn.Sequential(nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2)).eval())
-    with pytest.raises(ValueError, match=r"in training mode, but all its noise layers .* Call .eval\(\) on the Sequential"):
+    with pytest.raises(
+        ValueError, match=r"in training mode, but all its noise layers .* Call .eval\(\) on the Sequential"
+    ):
         ss.sample(wrapper, torch.randn(2, 3))
 
 

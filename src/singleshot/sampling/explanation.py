@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
-from fractions import Fraction
-from math import comb
 from typing import Any
 
-import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from singleshot.sampling.noise import calling_module, noise_layers
-from singleshot.sampling.sampler import check_arguments, device_of, noise_for_sampling, shared_passes
+from singleshot.sampling.noise import calling_module, check_noise, noise_layers
+from singleshot.sampling.sampler import check_arguments, device_of, noise_in_mode, shared_passes
 from singleshot.sampling.state import frozen_buffers, random_state, sampled_by_this_thread
 
 
@@ -59,6 +57,8 @@ def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Ex
     shared: 50% of a pass; 5 passes cost 3.00 times one
     """
     check_arguments(model, samples)
+    modules, layers = list(model.modules()), noise_layers(model)
+    check_noise(model, modules)
     names = {module: name for name, module in model.named_modules()}
     first: list[str] = []
 
@@ -67,11 +67,16 @@ def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Ex
             module = calling_module()
             name = names.get(module, "") if module is not None else ""
             is_layer = module is not None and name in layers
-            first.append(name if is_layer else f"{getattr(function, '__name__', function)} in {name or type(model).__name__}")
+            first.append(
+                name if is_layer else f"{getattr(function, '__name__', function)} in {name or type(model).__name__}"
+            )
 
-    layers = noise_layers(model)
     device = device_of(model, (args, kwargs))
-    with sampled_by_this_thread(model), random_state(0, None, device), frozen_buffers(model), noise_for_sampling(model):
+    with ExitStack() as stack:
+        stack.enter_context(sampled_by_this_thread(model, modules))
+        stack.enter_context(random_state(0, None, device))
+        stack.enter_context(frozen_buffers(model))
+        stack.enter_context(noise_in_mode(model, modules))
         flops = tuple(_flops(shared_passes(model, args, kwargs, samples, on_noise=note)))
     return Explanation(tuple(layers), first[0] if first else None, samples, flops)
 
@@ -82,31 +87,3 @@ def _flops(passes: Iterator[Any]) -> Iterator[int]:
             if next(passes, passes) is passes:
                 return
         yield counter.get_total_flops()
-
-
-def expected_branch_runs(survivals: Sequence[float], samples: int) -> float:
-    """How many branches T passes run in expectation, if passes whose coins agree so far are computed once.
-
-    Block l is run once for every distinct beginning c = (c_1 … c_l) among the T passes that ends in a kept coin. A
-    beginning of probability P(c) is among them with probability 1 − (1 − P(c))^T = Σ_k (−1)^(k+1) C(T, k) P(c)^k, and
-    summed over all beginnings each P^k factorises: Σ_c P(c)^k = p_l^k Π_{j<l} (p_j^k + (1 − p_j)^k). The alternating
-    sum would lose all its digits in floating point, so it is done in fractions.
-
-    >>> round(expected_branch_runs([0.5], samples=2), 12)  # kept by at least one of two passes
-    0.75
-    """
-    exact = [Fraction(survival) for survival in survivals]
-    total = Fraction(0)
-    for k in range(1, samples + 1):
-        beginnings = Fraction(1)
-        runs = Fraction(0)
-        for survival in exact:
-            runs += survival**k * beginnings
-            beginnings *= survival**k + (1 - survival) ** k
-        total += (-1) ** (k + 1) * comb(samples, k) * runs
-    return float(total)
-
-
-def relative_branch_runs(survivals: Sequence[float], samples: int) -> float:
-    """The same over the branches of one stochastic pass, Σ_l p_l."""
-    return expected_branch_runs(survivals, samples) / sum(survivals)

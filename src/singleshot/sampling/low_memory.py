@@ -52,7 +52,7 @@ class _Replay(AbstractContextManager[None]):
         stack.callback(_set_modes, modules, now)
         _set_modes(modules, self.modes)
         if not self.model.training:
-            stack.enter_context(noise_on(self.model))
+            stack.enter_context(noise_on(modules))
         stack.enter_context(frozen_buffers(self.model))
 
     def __exit__(

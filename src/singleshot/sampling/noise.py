@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -83,44 +83,42 @@ def stochastic(model: nn.Module) -> Iterator[None]:
     >>> model[1].training
     False
     """
-    layers = noise_layers(model)
-    check_rates(model, layers)
-    if not layers and not has_functional_noise(model):
+    modules = list(model.modules())
+    check_noise(model, modules)
+    if not any(is_noise(module) or has_functional_noise(type(module)) for module in modules):
         raise ValueError(no_noise_message(model))
-    with noise_on(model, layers):
+    with noise_on(modules):
         yield
 
 
 @contextmanager
-def noise_on(model: nn.Module, layers: dict[str, nn.Module] | None = None) -> Iterator[None]:
-    """Set the flags of the noise layers, and force functional dropout where the model's code uses it."""
-    with ExitStack() as stack:
-        stack.enter_context(_training_flags((noise_layers(model) if layers is None else layers).values()))
-        if has_functional_noise(model):  # a function mode costs a few microseconds per torch call
-            stack.enter_context(_FunctionalNoise(model))
-        yield
+def noise_on(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Set the flags of the noise layers among these modules, and force functional dropout in their code.
 
-
-@contextmanager
-def _training_flags(layers: Iterable[nn.Module]) -> Iterator[None]:
-    """Set the flags of these layers alone: ``train()`` would reach a batch norm inside one of them."""
-    before = [(layer, layer.training) for layer in layers]
+    Only these flags: ``train()`` would reach a batch norm inside a noise layer.
+    """
+    before = [(module, module.training) for module in modules if is_noise(module)]
+    # A function mode costs a few microseconds in every torch call, so there is one only if it has something to do.
+    needs_mode = any(has_functional_noise(type(module)) for module in modules)
     try:
         for layer, _ in before:
             layer.training = True
-        yield
+        with _FunctionalNoise(modules) if needs_mode else nullcontext():
+            yield
     finally:
         for layer, training in before:
             layer.training = training
 
 
-def check_rates(model: nn.Module, layers: dict[str, nn.Module]) -> None:
+def check_noise(model: nn.Module, modules: Sequence[nn.Module]) -> None:
     """Raise for a noise layer that drops everything, and for a model in training mode whose noise is all off."""
     kind = type(model).__name__
-    for name, layer in layers.items():
-        if noise_rate(layer) >= 1:
-            raise ValueError(f"noise layer {name!r} of {kind} has rate 1, which drops everything; use a lower rate")
-    if model.training and layers and not any(layer.training for layer in layers.values()):
+    rates = [(module, noise_rate(module)) for module in modules]
+    if any(rate >= 1 for _, rate in rates):
+        name = next(name for name, layer in model.named_modules() if noise_rate(layer) >= 1)
+        raise ValueError(f"noise layer {name!r} of {kind} has rate 1, which drops everything; use a lower rate")
+    layers = [module for module, rate in rates if rate > 0]
+    if model.training and layers and not any(layer.training for layer in layers):
         raise ValueError(
             f"{kind} is in training mode, but all its noise layers are in evaluation mode (is it a wrapper around a "
             f"model in evaluation mode?). Call .eval() on the {kind} for Monte Carlo inference, .train() to train it."
@@ -134,24 +132,20 @@ def no_noise_message(model: nn.Module) -> str:
     return f"{type(model).__name__} has no noise{why}: every pass would be the same. To sample it, {ADVICE}."
 
 
-def has_functional_noise(module: nn.Module, *, recurse: bool = True) -> bool:
-    """Whether the code of this module, or of one inside it, mentions a functional dropout.
-
-    A module whose code cannot be inspected, such as a scripted one, counts as having none: its noise is not under
-    control from outside.
-    """
-    parts = module.modules() if recurse else [module]
-    return any(_mentions_dropout(type(part)) for part in parts if not is_torchs_own(type(part)))
-
-
 def is_torchs_own(kind: type) -> bool:
     """Whether a module class is one of torch.nn's."""
     return kind.__module__.startswith("torch.nn.modules.")
 
 
 @cache
-def _mentions_dropout(kind: type[nn.Module]) -> bool:
-    """Search the methods of a class, and the functions they call by name, for a functional dropout."""
+def has_functional_noise(kind: type[nn.Module]) -> bool:
+    """Whether the methods of a module class, or functions that they call by name, use a functional dropout.
+
+    Torch's own classes are known by `is_noise`. Code that cannot be inspected, such as a scripted module, has none: it
+    is out of control from here.
+    """
+    if is_torchs_own(kind):
+        return False
     names = {function.__name__ for function in FUNCTIONAL_NOISE}
     functions = [
         value
@@ -187,9 +181,9 @@ def _is_library(function: FunctionType) -> bool:
 class _FunctionalNoise(TorchFunctionMode):
     """Call the functional dropout of a model with ``training=True``, whatever the module's flag says."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
         super().__init__()
-        self.modules = set(model.modules())
+        self.modules = set(modules)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from numbers import Integral
 from typing import Any
@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from singleshot.common.checks import check_choice, check_size
 from singleshot.sampling.low_memory import replayed_passes
-from singleshot.sampling.noise import check_rates, no_noise_message, noise_layers, noise_on
+from singleshot.sampling.noise import check_noise, no_noise_message, noise_on
 from singleshot.sampling.shared_modules import NORMS, is_compiled, shared_modules
 from singleshot.sampling.sharing import SharedCalls, StaleTensorError
 from singleshot.sampling.state import (
@@ -74,7 +74,9 @@ def sample(
     """
     check_arguments(model, samples, gradient_passes, seed=seed, generator=generator, memory=memory)
     device = device_of(model, (args, kwargs))
-    with sampled_by_this_thread(model), random_state(seed, generator, device), noise_for_sampling(model):
+    modules = list(model.modules())
+    check_noise(model, modules)
+    with sampled_by_this_thread(model, modules), random_state(seed, generator, device), noise_in_mode(model, modules):
         if memory == "low":
             outputs = replayed_passes(model, args, kwargs, samples, gradient_passes)
         else:
@@ -190,25 +192,21 @@ def _one_pass(
 
 def _known_tensors(model: nn.Module, inputs: Any) -> list[Tensor]:
     """Tensors that are the same in every pass. The running statistics of a batch norm are not."""
-    norms = (module for module in model.modules() if isinstance(module, NORMS))
-    statistics = {id(buffer) for norm in norms for buffer in norm._buffers.values()}
-    tensors = (*model.parameters(), *model.buffers(), *tree_leaves(inputs))
-    return [
-        tensor
-        for tensor in tensors
-        if isinstance(tensor, Tensor) and not is_lazy(tensor) and id(tensor) not in statistics
-    ]
+    tensors = tree_leaves(inputs)
+    for module in model.modules():
+        tensors += module._parameters.values()
+        if not isinstance(module, NORMS):
+            tensors += module._buffers.values()
+    return [tensor for tensor in tensors if isinstance(tensor, Tensor) and not is_lazy(tensor)]
 
 
 def _saved_buffers(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
     return [(buffer, buffer.clone()) for buffer in model.buffers() if not is_lazy(buffer)]
 
 
-def noise_for_sampling(model: nn.Module) -> AbstractContextManager[None]:
+def noise_in_mode(model: nn.Module, modules: Sequence[nn.Module]) -> AbstractContextManager[None]:
     """In training mode noise follows the modes; in evaluation mode it is switched on."""
-    layers = noise_layers(model)
-    check_rates(model, layers)
-    return nullcontext() if model.training else noise_on(model, layers)
+    return nullcontext() if model.training else noise_on(modules)
 
 
 @contextmanager

@@ -62,7 +62,7 @@ class _SharedForward:
         sharing = self.sharing
         if not self.is_shared or _get_current_function_mode() is not sharing or threading.get_ident() != self.thread:
             return self.original(*args, **kwargs)
-        return sharing.call(self.module, self._run_unseen, args, kwargs, draws=not self.is_norm, is_pure=self._was_pure)
+        return sharing.call(self.module, self._run_unseen, args, kwargs, is_pure=self._was_pure)
 
     def _run_unseen(self, *args: Any, **kwargs: Any) -> Any:
         """Run the forward without anybody looking at the torch calls inside it."""
@@ -138,7 +138,7 @@ def _needs_a_look(module: nn.Module, trust_code: bool) -> bool:
     return (
         (module.training and is_noise(module))
         or any(is_lazy(tensor) for tensor in module._parameters.values() if tensor is not None)
-        or has_functional_noise(module, recurse=False)
+        or has_functional_noise(type(module))
         or not (trust_code or is_torchs_own(type(module)))
     )
 

@@ -41,22 +41,6 @@ _METADATA = frozenset(
     ]
 )  # fmt: skip
 """Calls that say something about a tensor without reading its values: made as they are."""
-_DETERMINISTIC = frozenset(
-    [
-        torch.conv1d, torch.conv2d, torch.conv3d, torch.relu, torch.matmul, torch.bmm, torch.add, torch.mul, torch.cat,
-        torch.flatten, torch.layer_norm, torch.sigmoid, torch.tanh, torch.softmax, torch.nn.functional.linear,
-        torch.nn.functional.relu, torch.nn.functional.gelu, torch.nn.functional.silu, torch.nn.functional.layer_norm,
-        torch.nn.functional.batch_norm, torch.nn.functional.pad, torch.nn.functional.adaptive_avg_pool2d,
-        torch.nn.functional.softmax, torch.nn.functional.hardswish, torch.nn.functional.hardsigmoid,
-        torch.nn.functional.embedding, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__iadd__, Tensor.mul,
-        Tensor.__mul__, Tensor.sub, Tensor.__sub__, Tensor.div, Tensor.__truediv__, Tensor.matmul, Tensor.__matmul__,
-        Tensor.view, Tensor.reshape, Tensor.permute, Tensor.transpose, Tensor.flatten, Tensor.mean, Tensor.sum,
-        Tensor.contiguous, Tensor.to, Tensor.expand, Tensor.unsqueeze, Tensor.squeeze, Tensor.chunk, Tensor.split,
-        Tensor.unbind, Tensor.__getitem__, Tensor.softmax, Tensor.relu, Tensor.sigmoid, Tensor.float, Tensor.type,
-        Tensor.new_empty, Tensor.div_,
-    ]
-)  # fmt: skip
-"""Frequent calls that draw no random numbers, for which the generators need not be compared."""
 _IN_PLACE = frozenset(f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
     "and", "or", "xor", "lshift", "rshift"))  # fmt: skip
 _VALUES = (int, float, bool, str, bytes, complex, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -146,7 +130,7 @@ class SharedCalls(TorchFunctionMode):
             return func(*args, **kwargs)
         if func in FUNCTIONAL_NOISE:
             _check_rate(func, *args, **kwargs)
-        return self.call(func, func, args, kwargs, draws=func not in _DETERMINISTIC)
+        return self.call(func, func, args, kwargs)
 
     def call(
         self,
@@ -154,8 +138,6 @@ class SharedCalls(TorchFunctionMode):
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        *,
-        draws: bool = True,
         is_pure: Callable[[], bool] | None = None,
     ) -> Any:
         """The result of this call, from memory if it was made before.
@@ -165,7 +147,6 @@ class SharedCalls(TorchFunctionMode):
             function: what to call.
             args: its arguments.
             kwargs: and those by name.
-            draws: whether it might draw random numbers.
             is_pure: asked after the call whether it left everything else as it was.
         """
         key, reads, tensors = self._key(name, args, kwargs)
@@ -179,10 +160,12 @@ class SharedCalls(TorchFunctionMode):
                 return call.output if call.leaves is None else tree_unflatten(call.leaves, call.spec)
         if self._written and any(storage.seen != storage.actual for storage in reads):
             raise StaleTensorError
-        if reads and _writes_in_place(name, kwargs) and 0 < reads[0].born < self._pass and reads[0].maker is not None:
-            raise StaleTensorError  # an earlier pass may need what is written over, for its gradients
+        if reads and _writes_in_place(name, kwargs):
+            target = self._of_tensor.get(id(tensors[0]))
+            if target is not None and target.maker is not None and target.born < self._pass:
+                raise StaleTensorError  # an earlier pass may need what would be written over, for its gradients
         before = [_version(tensor) for tensor in tensors]
-        state = generator_state(self.device) if draws and key is not None else None
+        state = generator_state(self.device) if key is not None else None
         output = function(*args, **kwargs)
         written = [tensor for tensor, version in zip(tensors, before, strict=True) if _version(tensor) != version]
         drew = state is not None and state != generator_state(self.device)
@@ -311,7 +294,9 @@ class SharedCalls(TorchFunctionMode):
         return self._of_tensor.get(id(tensor)) or self._storages.get(_address(tensor))
 
 
-def _check_rate(function: Callable[..., Any], input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any) -> None:
+def _check_rate(
+    function: Callable[..., Any], input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any
+) -> None:
     if p == 1 and training:
         raise ValueError(f"{function.__name__} has rate 1, which drops everything; use a lower rate")
 

@@ -5,36 +5,35 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-_BUSY: dict[int, int] = {}  # the thread that samples, by the id of the module
+_BUSY: set[int] = set()  # the ids of all modules that are being sampled
 _BUSY_LOCK = threading.Lock()
 
 
 @contextmanager
-def sampled_by_this_thread(model: nn.Module) -> Iterator[None]:
-    """Refuse a model that is being sampled already: its modes and layers are in use."""
-    modules = [id(module) for module in model.modules()]
+def sampled_by_this_thread(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Refuse a model of which a module is being sampled already: its modes and its forward are in use."""
+    ids = set(map(id, modules))
     with _BUSY_LOCK:
-        if not _BUSY.keys().isdisjoint(modules):
+        if not _BUSY.isdisjoint(ids):
             raise RuntimeError(
                 f"this {type(model).__name__} is already being sampled, by another thread or further up in this one; "
                 "use a copy of the model in each thread (copy.deepcopy)"
             )
-        _BUSY.update(dict.fromkeys(modules, threading.get_ident()))
+        _BUSY.update(ids)
     try:
         # In evaluation mode its noise is on for every thread.
         with nullcontext() if model.training else replaced(model, "forward", _OnlyInThisThread(model)):
             yield
     finally:
         with _BUSY_LOCK:
-            for module in modules:
-                del _BUSY[module]
+            _BUSY.difference_update(ids)
 
 
 class _OnlyInThisThread:
