@@ -119,7 +119,7 @@ def test_hooks_run_in_every_pass() -> None:
         first = next(module for module in model.modules() if isinstance(module, (nn.Conv2d, nn.Linear)))
         container = next(iter(model.children()))
         for module in {first, container}:
-            module.register_forward_hook(lambda module, args, output: seen.append(module))
+            module.register_forward_hook(lambda module, args, output, seen=seen: seen.append(module))
         (expected, _), (logits, _) = both(model, x, samples=2)
         assert torch.equal(logits, expected)
         assert seen.count(first) == 2
@@ -135,7 +135,7 @@ class Doubled(torch.autograd.Function):
         return x * 2
 
     @staticmethod
-    def backward(ctx: object, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: object, grad: Tensor) -> Tensor:
         return grad * 2
 
 

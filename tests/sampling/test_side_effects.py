@@ -125,8 +125,8 @@ def test_low_memory_has_the_gradients_of_the_plain_way(name: str) -> None:
         results.append((loss.detach(), gradients, model.state_dict()))
     (loss, gradients, state), (low_loss, low_gradients, low_state) = results
     assert torch.equal(loss, low_loss)
-    for gradient, low in zip(gradients, low_gradients, strict=True):
-        torch.testing.assert_close(low, gradient, rtol=1e-6, atol=1e-7)
+    for gradient, replayed in zip(gradients, low_gradients, strict=True):
+        torch.testing.assert_close(replayed, gradient, rtol=1e-6, atol=1e-7)
     for key, value in state.items():
         assert torch.equal(value, low_state[key]), key
 
@@ -184,9 +184,7 @@ def test_a_model_without_noise_cannot_be_made_stochastic() -> None:
     with pytest.raises(ValueError, match="has no noise"), ss.stochastic(nn.Linear(3, 2)):
         pass
     wrapper = nn.Sequential(nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2)).eval())
-    with pytest.raises(
-        ValueError, match=r"in training mode, but all its noise layers .* Call .eval\(\) on the Sequential"
-    ):
+    with pytest.raises(ValueError, match=r"all its noise layers .* Call .eval\(\) on the Sequential"):
         ss.sample(wrapper, torch.randn(2, 3))
 
 
@@ -195,4 +193,4 @@ def test_stochastic_is_a_function_mode_only_for_functional_dropout() -> None:
     for name, needs_mode in (("mlp", False), ("transformer", False), ("functional", True), ("bert", True)):
         model, _ = build(name)
         with ss.stochastic(model.eval()):
-            assert (_get_current_function_mode() is not None) == needs_mode, name
+            assert (_get_current_function_mode() is not None) == needs_mode, name  # type: ignore[no-untyped-call]

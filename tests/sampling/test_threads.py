@@ -51,8 +51,7 @@ def test_models_in_threads_give_the_samples_of_their_seeds() -> None:
             assert torch.equal(plain(x_plain), outputs)
 
     in_threads(*(sampling(number) for number in range(3)), passing)
-    assert torch.equal(nn.Linear(3, 3)(torch.zeros(1, 3)), nn.Linear(3, 3)(torch.zeros(1, 3)) * 0 + 0) or True
-    nn.Linear(3, 3)(torch.zeros(1, 3))
+    assert nn.Linear(3, 3)(torch.zeros(1, 3)).shape == (1, 3)
     assert not any(module.training for module in models[1][0].modules())
 
 

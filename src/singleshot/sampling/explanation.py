@@ -20,9 +20,8 @@ class Explanation:
     """What `sample` shared in one run of T passes."""
 
     noise: tuple[str, ...]  # names of the noise layers
-    starts_at: str | None  # the module, or the function in it, that first drew random numbers
-    samples: int
-    flops: tuple[int, ...]  # multiplications and additions done in each pass; the first does all of its own
+    starts_at: str | None  # the noise layer, or the function and the module, that drew random numbers first
+    flops: tuple[int, ...]  # floating-point operations of each pass; the first pass shares nothing
 
     @property
     def relative_work(self) -> float:
@@ -31,18 +30,18 @@ class Explanation:
 
     @property
     def shared_work(self) -> float:
-        """The share of a pass that the others need not do again, on average."""
-        again = sum(self.flops[1:]) / max(len(self.flops) - 1, 1)
-        return 1 - again / max(self.flops[0], 1)
+        """The share of a pass that the others do not repeat, on average."""
+        repeated = sum(self.flops[1:]) / max(len(self.flops) - 1, 1)
+        return 1 - repeated / max(self.flops[0], 1)
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"noise layers: {', '.join(self.noise) or 'none; noise in the code of the model'}",
-                f"noise starts at: {self.starts_at or 'unknown: no torch call drew random numbers'}",
-                f"shared: {self.shared_work:.0%} of a pass; {self.samples} passes cost {self.relative_work:.2f} times one",
-            ]
-        )
+        lines = [
+            f"noise layers: {', '.join(self.noise) or 'none; noise in the code of the model'}",
+            f"noise starts at: {self.starts_at or 'unknown: no torch call drew random numbers'}",
+            f"shared: {self.shared_work:.0%} of a pass; {len(self.flops)} passes cost {self.relative_work:.2f} times "
+            "one",
+        ]
+        return "\n".join(lines)
 
 
 def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Explanation:
@@ -50,6 +49,7 @@ def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Ex
 
     The model, its buffers and torch's random state are left as they were.
 
+    >>> import torch
     >>> model = nn.Sequential(nn.Linear(4, 60), nn.ReLU(), nn.Dropout(0.5), nn.Linear(60, 4))
     >>> print(explain(model, torch.randn(2, 4)))
     noise layers: 2
@@ -60,25 +60,20 @@ def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Ex
     modules, layers = list(model.modules()), noise_layers(model)
     check_noise(model, modules)
     names = {module: name for name, module in model.named_modules()}
-    first: list[str] = []
+    starts: list[str] = []
 
     def note(function: Any) -> None:
-        if not first:
-            module = calling_module()
-            name = names.get(module, "") if module is not None else ""
-            is_layer = module is not None and name in layers
-            first.append(
-                name if is_layer else f"{getattr(function, '__name__', function)} in {name or type(model).__name__}"
-            )
+        name = names.get(calling_module() or model, "")
+        described = f"{getattr(function, '__name__', function)} in {name or type(model).__name__}"
+        starts.append(name if name in layers else described)
 
-    device = device_of(model, (args, kwargs))
     with ExitStack() as stack:
         stack.enter_context(sampled_by_this_thread(model, modules))
-        stack.enter_context(random_state(0, None, device))
+        stack.enter_context(random_state(0, None, device_of(model, (args, kwargs))))
         stack.enter_context(frozen_buffers(model))
         stack.enter_context(noise_in_mode(model, modules))
         flops = tuple(_flops(shared_passes(model, args, kwargs, samples, on_noise=note)))
-    return Explanation(tuple(layers), first[0] if first else None, samples, flops)
+    return Explanation(tuple(layers), starts[0] if starts else None, flops)
 
 
 def _flops(passes: Iterator[Any]) -> Iterator[int]:

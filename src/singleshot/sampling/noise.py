@@ -85,7 +85,7 @@ def stochastic(model: nn.Module) -> Iterator[None]:
     """
     modules = list(model.modules())
     check_noise(model, modules)
-    if not any(is_noise(module) or has_functional_noise(type(module)) for module in modules):
+    if not any(is_noise(module) or has_functional_noise(module) for module in modules):
         raise ValueError(no_noise_message(model))
     with noise_on(modules):
         yield
@@ -99,7 +99,7 @@ def noise_on(modules: Sequence[nn.Module]) -> Iterator[None]:
     """
     before = [(module, module.training) for module in modules if is_noise(module)]
     # A function mode costs a few microseconds in every torch call, so there is one only if it has something to do.
-    needs_mode = any(has_functional_noise(type(module)) for module in modules)
+    needs_mode = any(has_functional_noise(module) for module in modules)
     try:
         for layer, _ in before:
             layer.training = True
@@ -132,25 +132,31 @@ def no_noise_message(model: nn.Module) -> str:
     return f"{type(model).__name__} has no noise{why}: every pass would be the same. To sample it, {ADVICE}."
 
 
-def is_torchs_own(kind: type) -> bool:
-    """Whether a module class is one of torch.nn's."""
+def is_torchs_own(module: nn.Module) -> bool:
+    """Whether the class of a module is one of torch.nn's."""
+    return _is_torchs_own(type(module))
+
+
+def _is_torchs_own(kind: type) -> bool:
     return kind.__module__.startswith("torch.nn.modules.")
 
 
-@cache
-def has_functional_noise(kind: type[nn.Module]) -> bool:
-    """Whether the methods of a module class, or functions that they call by name, use a functional dropout.
+def has_functional_noise(module: nn.Module) -> bool:
+    """Whether the methods of a module, or functions that they call by name, use a functional dropout.
 
-    Torch's own classes are known by `is_noise`. Code that cannot be inspected, such as a scripted module, has none: it
-    is out of control from here.
+    Torch's own classes are known by `is_noise`. The code of a scripted module cannot be inspected and counts as having
+    none.
     """
-    if is_torchs_own(kind):
-        return False
+    return not is_torchs_own(module) and _uses_functional_dropout(type(module))  # type: ignore[arg-type]
+
+
+@cache
+def _uses_functional_dropout(kind: type[nn.Module]) -> bool:
     names = {function.__name__ for function in FUNCTIONAL_NOISE}
     functions = [
         value
         for parent in kind.__mro__
-        if parent is not nn.Module and parent is not object and not is_torchs_own(parent)
+        if parent is not nn.Module and parent is not object and not _is_torchs_own(parent)
         for value in vars(parent).values()
         if isinstance(value, FunctionType)
     ]

@@ -80,16 +80,15 @@ def sample(
         if memory == "low":
             outputs = replayed_passes(model, args, kwargs, samples, gradient_passes)
         else:
-            outputs = shared_passes(model, args, kwargs, samples, gradient_passes)
+            outputs = shared_passes(model, args, kwargs, samples, gradient_passes=gradient_passes)
         found: list[Tensor] = []
         with require_differing_passes(model, device, found):
-            for output in outputs:
-                found.append(_checked((logits or find_logits)(output)))
+            found += (_checked((logits or find_logits)(output)) for output in outputs)
     return torch.stack(found)
 
 
 class Sampled(nn.Module):
-    """A model that returns T stochastic predictions (T, B, C) in training mode and its logits (B, C) in evaluation mode.
+    """A model that returns T stochastic predictions (T, B, C) in training mode, its logits (B, C) in evaluation mode.
 
     This is what goes inside DistributedDataParallel, FSDP, Lightning or skorch, so that they see all passes.
 
@@ -146,6 +145,7 @@ def shared_passes(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     samples: int,
+    *,
     gradient_passes: int | None = None,
     on_noise: Callable[[Any], None] | None = None,
 ) -> Iterator[Any]:

@@ -60,7 +60,8 @@ class _SharedForward:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         sharing = self.sharing
-        if not self.is_shared or _get_current_function_mode() is not sharing or threading.get_ident() != self.thread:
+        is_looking = _get_current_function_mode() is sharing  # type: ignore[no-untyped-call]
+        if not (self.is_shared and is_looking and threading.get_ident() == self.thread):
             return self.original(*args, **kwargs)
         return sharing.call(self.module, self._run_unseen, args, kwargs, is_pure=self._was_pure)
 
@@ -73,7 +74,7 @@ class _SharedForward:
             return self.original(*args, **kwargs)
 
     def _was_pure(self) -> bool:
-        """Whether the module left its buffers and attributes as they were. If not, its calls are looked at next time."""
+        """Whether the module left its buffers and attributes as they were. If not, look at its calls next time."""
         after = self._state()
         self.is_shared = after == self.before
         if not self.is_shared:
@@ -85,7 +86,7 @@ class _SharedForward:
         state: list[Any] = []
         for part in self.parts or ():
             state += [buffer._version for buffer in _own_buffers(part)]
-            if not is_torchs_own(type(part)):
+            if not is_torchs_own(part):
                 state += [id(value) for name, value in vars(part).items() if name != "forward"]
         return state
 
@@ -138,8 +139,8 @@ def _needs_a_look(module: nn.Module, trust_code: bool) -> bool:
     return (
         (module.training and is_noise(module))
         or any(is_lazy(tensor) for tensor in module._parameters.values() if tensor is not None)
-        or has_functional_noise(type(module))
-        or not (trust_code or is_torchs_own(type(module)))
+        or has_functional_noise(module)
+        or not (trust_code or is_torchs_own(module))
     )
 
 

@@ -68,11 +68,10 @@ class _Storage:
 class _Call:
     """A remembered call: what it returned, and which storages it left in which state."""
 
-    __slots__ = ("leaves", "output", "reads", "spec", "writes")
+    __slots__ = ("output", "reads", "writes")
 
     def __init__(self, output: Any, reads: list[_Storage], writes: list[tuple[_Storage, int]]) -> None:
         self.output = output
-        self.leaves, self.spec = (None, None) if isinstance(output, Tensor) else tree_flatten(output)
         self.reads = reads
         self.writes = writes
 
@@ -157,7 +156,7 @@ class SharedCalls(TorchFunctionMode):
             if call is not None and self._is_usable(call):
                 for storage, write in call.writes:
                     storage.seen = write
-                return call.output if call.leaves is None else tree_unflatten(call.leaves, call.spec)
+                return call.output if isinstance(call.output, Tensor) else _copy(call.output)
         if self._written and any(storage.seen != storage.actual for storage in reads):
             raise StaleTensorError
         if reads and _writes_in_place(name, kwargs):
@@ -262,9 +261,9 @@ class SharedCalls(TorchFunctionMode):
         for storage in reads:
             storage.read_by_noise = True
         for tensor in written:
-            storage = self._storage_of(tensor)
-            if storage is not None:
-                self._forget(storage)
+            target = self._storage_of(tensor)
+            if target is not None:
+                self._forget(target)
 
     def forget(self, tensors: Iterable[Tensor]) -> None:
         """These tensors were written to by something that is not seen here."""
@@ -307,6 +306,12 @@ def _writes_in_place(name: Any, kwargs: dict[str, Any]) -> bool:
     if spelled.startswith("__"):
         return spelled == "__setitem__" or (spelled.startswith("__i") and spelled in _IN_PLACE)
     return spelled.endswith("_") or kwargs.get("inplace") is True or getattr(name, "inplace", False) is True
+
+
+def _copy(output: Any) -> Any:
+    """The same tensors in containers of their own: the caller may change a list or a dict."""
+    leaves, spec = tree_flatten(output)
+    return tree_unflatten(leaves, spec)
 
 
 def _version(tensor: Tensor) -> int:
