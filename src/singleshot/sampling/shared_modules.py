@@ -14,6 +14,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial, reduce
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -23,6 +25,7 @@ from torch.overrides import _get_current_function_mode, _pop_mode_temporarily
 from singleshot.sampling.noise import has_functional_noise, is_noise, is_torchs_own
 from singleshot.sampling.sharing import SharedCalls
 from singleshot.sampling.state import is_lazy, replaced
+from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 NORMS = nn.modules.batchnorm._NormBase
@@ -38,12 +41,22 @@ def shared_modules(model: nn.Module, sharing: SharedCalls, *, trust_code: bool =
         sharing: remembers the calls.
         trust_code: whether modules that are not torch's own may be run as one call.
     """
+    single, sequences = _divide(model, trust_code)
     with ExitStack() as stack:
-        for module in _one_call_each(model, trust_code):
+        for module in single:
             # module.compile() leaves forward as it was, and is called instead of it
             name = "forward" if module._compiled_call_impl is None else "_compiled_call_impl"
             stack.enter_context(replaced(module, name, _SharedForward(module, getattr(module, name), sharing)))
+        for sequence, parts in sequences.items():
+            stack.enter_context(replaced(sequence, "forward", partial(reduce, _apply, parts)))
+        for block in model.modules():
+            if isinstance(block, StochasticDepthBlock):  # a block that is kept is one call
+                stack.enter_context(replaced(block, "kept", _SharedForward(block, block.kept, sharing)))
         yield
+
+
+def _apply(x: Any, module: nn.Module) -> Any:
+    return module(x)
 
 
 class _SharedForward:
@@ -97,11 +110,17 @@ def _own_buffers(module: nn.Module) -> list[Tensor]:
     return [buffer for buffer in module._buffers.values() if buffer is not None and not buffer.is_inference()]
 
 
-def _one_call_each(model: nn.Module, trust_code: bool) -> list[nn.Module]:
-    """The largest parts of a model that can be run as one call, every compiled part, and every batch norm."""
+def _divide(model: nn.Module, trust_code: bool) -> tuple[list[nn.Module], dict[nn.Module, list[nn.Module]]]:
+    """Find what can be run as one call.
+
+    Returns:
+        The largest parts of the model that can be run as one call, every compiled part and every batch norm; and the
+        parts of each ``nn.Sequential`` with noise, in which consecutive modules without noise are joined.
+    """
     if nn.modules.module._global_forward_hooks or nn.modules.module._global_forward_pre_hooks:
-        return [module for module in model.modules() if isinstance(module, NORMS)]
+        return [module for module in model.modules() if isinstance(module, NORMS)], {}
     found: list[nn.Module] = []
+    sequences: dict[nn.Module, list[nn.Module]] = {}
     visited: dict[nn.Module, bool] = {}
 
     def can_be_one_call(module: nn.Module) -> bool:
@@ -115,14 +134,28 @@ def _one_call_each(model: nn.Module, trust_code: bool) -> list[nn.Module]:
             found.append(module)
         children = list(module.children())
         inside = [can_be_one_call(child) for child in children]  # all of them, to find what is below
-        hooked = any(getattr(child, hooks) for child in children for hooks in _HOOKS)
-        visited[module] = all(inside) and not hooked and not _needs_a_look(module, trust_code)
+        visited[module] = all(inside) and not any(map(_has_hooks, children)) and not _needs_a_look(module, trust_code)
         if not visited[module] or module is model:
             found.extend(part for child in children if visited[child] for part in _called(child))
+            if type(module) is nn.Sequential:
+                sequences[module] = _joined(module, visited)
+                found.extend(set(sequences[module]) - set(children))
         return visited[module]
 
     can_be_one_call(model)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found)), sequences
+
+
+def _joined(sequence: nn.Sequential, can_be_one_call: dict[nn.Module, bool]) -> list[nn.Module]:
+    parts: list[nn.Module] = []
+    for joinable, group in groupby(sequence, lambda child: can_be_one_call[child] and not _has_hooks(child)):
+        children = list(group)
+        parts += [nn.Sequential(*children)] if joinable and len(children) > 1 else children
+    return parts
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return any(getattr(module, hooks) for hooks in _HOOKS)
 
 
 def _called(module: nn.Module) -> Iterator[nn.Module]:

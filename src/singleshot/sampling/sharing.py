@@ -41,6 +41,8 @@ _METADATA = frozenset(
     ]
 )  # fmt: skip
 """Calls that say something about a tensor without reading its values: made as they are."""
+MAX_UNUSED = 32
+"""Passes after which an unused result is dropped, in passes without gradients."""
 _IN_PLACE = frozenset(f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
     "and", "or", "xor", "lshift", "rshift"))  # fmt: skip
 _VALUES = (int, float, bool, str, bytes, complex, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -68,10 +70,11 @@ class _Storage:
 class _Call:
     """A remembered call: what it returned, and which storages it left in which state."""
 
-    __slots__ = ("output", "reads", "writes")
+    __slots__ = ("last_used", "output", "reads", "writes")
 
-    def __init__(self, output: Any, reads: list[_Storage], writes: list[tuple[_Storage, int]]) -> None:
+    def __init__(self, output: Any, reads: list[_Storage], writes: list[tuple[_Storage, int]], last_used: int) -> None:
         self.output = output
+        self.last_used = last_used  # in which pass
         self.reads = reads
         self.writes = writes
 
@@ -120,6 +123,8 @@ class SharedCalls(TorchFunctionMode):
         self._pass += 1
         for storage in self._written:
             storage.seen = 0
+        if not torch.is_grad_enabled():
+            self._drop_unused()
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -154,6 +159,7 @@ class SharedCalls(TorchFunctionMode):
             if call is None and not self.has_grad:
                 call = self._calls.get((key[0], True, *key[2:]))
             if call is not None and self._is_usable(call):
+                call.last_used = self._pass
                 for storage, write in call.writes:
                     storage.seen = write
                 return call.output if isinstance(call.output, Tensor) else _copy(call.output)
@@ -254,7 +260,22 @@ class SharedCalls(TorchFunctionMode):
         for leaf in leaves:
             if isinstance(leaf, Tensor) and id(leaf) not in self._of_tensor:
                 self._keep(leaf, key)
-        self._calls[key] = _Call(output, reads, writes)
+        self._calls[key] = _Call(output, reads, writes, self._pass)
+
+    def _drop_unused(self) -> None:
+        """Without gradients nothing but this memory keeps tensors alive: drop what the last passes did not use.
+
+        A call is used at least as recently as the calls that read its output, so these are dropped with it.
+        """
+        for key, call in list(self._calls.items()):
+            if call.last_used < self._pass - MAX_UNUSED:
+                del self._calls[key]
+        for storage in list(self._storages.values()):
+            if storage.maker is not None and storage.maker not in self._calls:
+                del self._storages[storage.address]
+                self._written.discard(storage)
+                for tensor in storage.tensors:
+                    del self._of_tensor[id(tensor)]
 
     def _run_again_next_time(self, reads: list[_Storage], written: list[Tensor]) -> None:
         """What a call that is not remembered read must stay as it is, and what it wrote to is no longer shared."""

@@ -1,0 +1,180 @@
+"""What T stochastic passes cost on other people's models, over one pass: timm, Hugging Face and our own.
+
+    make bench-foreign          or          python benchmarks/foreign_models.py [--rounds 7] [--only vit]
+
+A training step is forward, loss and backward, at batch 8, on one thread. Ours is `ss.sample` with the VWCI loss, beside
+the loop over passes and one pass of cross-entropy; medians of interleaved rounds, means where coins decide the work.
+Before it is timed, every model's samples are compared with those of the loop: they must be the same to the bit.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import argparse
+import copy
+from collections.abc import Callable
+from statistics import fmean, median
+from typing import Any
+
+import torch
+from timing import interleaved_seconds
+from torch import Tensor, nn
+
+import singleshot as ss
+from singleshot.sampling.sampler import find_logits
+
+PASSES = 5
+BATCH = 8
+Make = Callable[[], tuple[nn.Module, dict[str, Tensor]]]
+
+
+def own(name: str) -> Make:
+    return lambda: (ss.create_model(name, num_classes=100), {"x": torch.randn(BATCH, 3, 32, 32)})
+
+
+def timm_model(name: str, size: int = 128, **options: Any) -> Make:
+    def make() -> tuple[nn.Module, dict[str, Tensor]]:
+        import timm
+
+        model = timm.create_model(name, num_classes=100, **options)
+        return model, {"x": torch.randn(BATCH, 3, size, size)}
+
+    return make
+
+
+def bert(everywhere: float) -> Make:
+    def make() -> tuple[nn.Module, dict[str, Tensor]]:
+        from transformers import BertConfig, BertForSequenceClassification
+
+        config = BertConfig(
+            vocab_size=1000, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024,
+            hidden_dropout_prob=everywhere, attention_probs_dropout_prob=everywhere, classifier_dropout=0.3,
+            num_labels=20,
+        )  # fmt: skip
+        tokens = torch.randint(0, 1000, (BATCH, 64))
+        return BertForSequenceClassification(config), {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+
+    return make
+
+
+MODELS: dict[str, tuple[Make, dict[str, float]]] = {
+    "VGG-16 (own)": (own("vgg16"), {"ours": 1.05}),
+    "ResNet-18 (own), stochastic depth": (own("resnet18"), {"ours": 2.5, "one gradient pass": 1.7}),
+    "ResNet-34 (own), stochastic depth": (own("resnet34"), {"ours": 3.0, "one gradient pass": 1.9}),
+    "WRN-16-8 (own)": (own("wide_resnet16_8"), {"one gradient pass": 2.5}),
+    "DenseNet-40-12 (own)": (own("densenet40_12"), {"one gradient pass": 2.5}),
+    "timm resnet18, head": (timm_model("resnet18", drop_rate=0.2), {"ours": 1.15}),
+    "timm convnext_atto, head": (timm_model("convnext_atto", drop_rate=0.2), {"ours": 1.15}),
+    "timm vit_tiny, head": (timm_model("vit_tiny_patch16_224", 224, drop_rate=0.2), {"ours": 1.15}),
+    "timm efficientnet_b0, head": (timm_model("efficientnet_b0", drop_rate=0.2), {"ours": 1.25}),
+    "timm mobilenetv3_small, head": (timm_model("mobilenetv3_small_100", drop_rate=0.2), {"ours": 1.25}),
+    "timm densenet121, head": (timm_model("densenet121", drop_rate=0.2), {"ours": 1.25}),
+    "timm coatnet_nano, head": (timm_model("coatnet_nano_rw_224", 224, drop_rate=0.2), {"ours": 1.2}),
+    "timm ghostnetv2, head": (timm_model("ghostnetv2_100", drop_rate=0.2), {"ours": 1.3}),
+    "timm resnet18, drop path": (timm_model("resnet18", drop_path_rate=0.2), {"ours": 2.7}),
+    "timm vit_tiny, drop path": (timm_model("vit_tiny_patch16_224", 224, drop_path_rate=0.2), {"ours": 3.8}),
+    "timm efficientnet_b0, drop path": (timm_model("efficientnet_b0", drop_path_rate=0.2), {"ours": 4.0}),
+    "timm swin_tiny, drop path": (timm_model("swin_tiny_patch4_window7_224", 224, drop_path_rate=0.2), {"ours": 4.0}),
+    "BERT, dropout before the classifier": (bert(0.0), {"ours": 1.3}),
+    "BERT, dropout everywhere": (bert(0.1), {"ours": 4.1, "one gradient pass": 2.5}),
+}
+"""How to make each model, and the ratios it is to reach."""
+
+
+def prepare_torchvision() -> None:
+    """Define the operators that torchvision registers at import: its binary does not load with every CPU build."""
+    library = torch.library.Library("torchvision", "DEF")
+    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    globals()["_LIBRARY"] = library  # it lives as long as this
+
+
+def loop(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    return torch.stack([find_logits(model(**inputs)) for _ in range(PASSES)])
+
+
+def is_identical(model: nn.Module, inputs: dict[str, Tensor]) -> bool:
+    """Whether the samples are those of the loop, in training and in evaluation."""
+    same = True
+    for training in (True, False):
+        twin = copy.deepcopy(model).train(training)
+        model.train(training)
+        torch.manual_seed(1)
+        with torch.no_grad():
+            if training:
+                expected = loop(twin, inputs)
+            else:
+                with ss.stochastic(twin):
+                    expected = loop(twin, inputs)
+            torch.manual_seed(1)
+            same = same and torch.equal(ss.sample(model, samples=PASSES, **inputs), expected)  # type: ignore[arg-type]
+    model.train()
+    return same
+
+
+def measure(name: str, rounds: int) -> None:
+    make, goals = MODELS[name]
+    torch.manual_seed(0)
+    model, inputs = make()
+    x = next(iter(inputs.values()))
+    if "x" in inputs:  # the name of the argument differs between models
+        inputs = {next(iter(_arguments(model))): x}
+    with torch.no_grad():
+        classes = find_logits(model.eval()(**inputs)).shape[1]
+    model.train()
+    labels = torch.randint(0, classes, (len(x),))
+    identical = is_identical(model, inputs)
+
+    def step(make_logits: Callable[[], Tensor], loss: Callable[..., Tensor]) -> Callable[[], None]:
+        def run() -> None:
+            model.zero_grad()
+            loss(make_logits(), labels).backward()  # type: ignore[no-untyped-call]
+
+        return run
+
+    def sampled(**options: Any) -> Tensor:
+        return ss.sample(model, samples=PASSES, **options, **inputs)
+
+    steps = {
+        "one pass": step(lambda: find_logits(model(**inputs)), ss.cross_entropy_loss),
+        "ours": step(sampled, ss.vwci_loss),
+        "one gradient pass": step(lambda: sampled(gradient_passes=1), ss.vwci_loss),
+        "loop": step(lambda: loop(model, inputs), ss.vwci_loss),
+    }
+    tosses = "stochastic depth" in name
+    seconds = interleaved_seconds(steps, 4 * rounds if tosses else rounds)
+    average = fmean if tosses else median
+    reference = average(seconds["one pass"])
+    cells = []
+    for way in ("ours", "one gradient pass", "loop"):
+        goal = f" (≤ {goals[way]:g})" if way in goals else ""
+        cells.append(f"{average(seconds[way]) / reference:.2f}{goal}")
+    print(f"| {name} | {reference * 1e3:.0f} ms | {' | '.join(cells)} | {'yes' if identical else 'NO'} |", flush=True)
+
+
+def _arguments(model: nn.Module) -> list[str]:
+    import inspect
+
+    return list(inspect.signature(model.forward).parameters)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", default="", help="models whose name contains this")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    prepare_torchvision()
+    print("| model | one pass | ours, T = 5 (goal) | one gradient pass (goal) | loop | same bits as the loop |")
+    print("| --- | ---: | ---: | ---: | ---: | --- |", flush=True)
+    for name in MODELS:
+        if args.only in name:
+            measure(name, args.rounds)
+
+
+if __name__ == "__main__":
+    main()
