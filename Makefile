@@ -4,6 +4,7 @@
 # make bench        run every benchmark (a quarter of an hour)
 PYTHON ?= python3
 VENV := .venv
+FOREIGN := .venv-foreign
 BIN := $(VENV)/bin
 
 # Every installation, including the builds of packages, uses the pinned versions. (Relative: a path may contain a space.)
@@ -13,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # One thread per process: two OpenMP teams on two cores slow each other down.
 export OMP_NUM_THREADS := 1
 
-.PHONY: quickstart test lint bench docs results clean
+.PHONY: quickstart test lint bench bench-foreign docs results clean
 
 quickstart: $(VENV)/.base
 	$(BIN)/singleshot quickstart
@@ -46,7 +47,7 @@ results: $(VENV)/.base
 	$(BIN)/python docs/build_results.py
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(FOREIGN)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -87,9 +87,9 @@ MODELS: dict[str, tuple[Make, dict[str, float]]] = {
 
 def prepare_torchvision() -> None:
     """Define the operators that torchvision registers at import: its binary does not load with every CPU build."""
-    library = torch.library.Library("torchvision", "DEF")
-    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]
     globals()["_LIBRARY"] = library  # it lives as long as this
 
 
@@ -137,7 +137,7 @@ def measure(name: str, rounds: int) -> None:
         return run
 
     def sampled(**options: Any) -> Tensor:
-        return ss.sample(model, samples=PASSES, **options, **inputs)
+        return ss.sample(model, samples=PASSES, **options, **inputs)  # type: ignore[arg-type]
 
     steps = {
         "one pass": step(lambda: find_logits(model(**inputs)), ss.cross_entropy_loss),

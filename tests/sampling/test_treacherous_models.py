@@ -187,6 +187,12 @@ def test_treacherous_models_equal_the_loop(name: str) -> None:
             assert torch.equal(ss.sample(model, x.float(), samples=6), expected)
             for ours, wanted in zip(model.buffers(), twin.buffers(), strict=True):
                 assert torch.equal(ours, wanted)
+    with torch.inference_mode():  # where tensors have no versions
+        model = Treacherous(TREACHEROUS[name])
+        torch.manual_seed(0)
+        expected = loop(copy.deepcopy(model), x.float(), samples=4)
+        torch.manual_seed(0)
+        assert torch.equal(ss.sample(model, x.float(), samples=4), expected)
 
 
 def test_coins_tossed_in_python_are_tossed_in_every_pass() -> None:

@@ -172,7 +172,7 @@ def shared_passes(
                 for buffer, value in before[1]:
                     buffer.copy_(value)
                 modules.close()
-                sharing = SharedCalls(known, device, share_writes=False, on_noise=on_noise)
+                sharing = SharedCalls(known, device, cache_writes=False, on_noise=on_noise)
                 modules.enter_context(shared_modules(model, sharing))
                 output = _one_pass(model, args, kwargs, sharing, has_grad=has_grad)
             if coins is not None and python_random_state() != coins:

@@ -173,6 +173,7 @@ def _needs_a_look(module: nn.Module, trust_code: bool) -> bool:
         (module.training and is_noise(module))
         or any(is_lazy(tensor) for tensor in module._parameters.values() if tensor is not None)
         or has_functional_noise(module)
+        or (torch.is_inference_mode_enabled() and getattr(module, "inplace", False))  # writes leave no trace there
         or not (trust_code or is_torchs_own(module))
     )
 

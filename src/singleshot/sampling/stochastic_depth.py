@@ -9,17 +9,16 @@ from singleshot.common.checks import check_counts
 
 
 class StochasticDepthBlock(nn.Module):
-    """relu(shortcut + branch), where training keeps or drops the branch by one coin for the whole batch.
+    """relu(shortcut + branch). In training mode one coin per batch decides whether the branch is kept.
 
-    Evaluation runs every branch and scales it by its survival probability. Only this module's own ``training`` flag
-    decides between the two; batch norms inside follow their own flags, so that Monte Carlo inference can switch on
-    the noise and nothing else.
+    In evaluation mode the branch is scaled by its survival probability. Only the ``training`` flag of this module
+    matters; batch norms inside follow their own flags, so that Monte Carlo inference can switch on noise alone.
 
     Args:
-        branch: what may be dropped; it is not run when it is.
-        shortcut: what always stays. With ``nn.Identity`` the block's input must not be negative, as it is not after
+        branch: not run if it is dropped.
+        shortcut: always run. With ``nn.Identity`` the input of the block must be non-negative, such as the output of
             a relu.
-        survival: the chance that the branch is kept.
+        survival: the probability that the branch is kept.
     """
 
     def __init__(self, branch: nn.Module, shortcut: nn.Module, *, survival: float) -> None:
@@ -30,29 +29,29 @@ class StochasticDepthBlock(nn.Module):
         self.survival = survival
 
     def forward(self, x: Tensor) -> Tensor:
-        """A noisy pass in training mode, the expected branch in evaluation mode."""
+        """Keep or drop the branch in training mode, scale it in evaluation mode."""
         if self.training:
             return self.kept(x) if self.draw() else self.dropped(x)
         return torch.relu(self.shortcut(x) + self.survival * self.branch(x))
 
     def draw(self) -> bool:
-        """Tosses the coin: whether the branch is kept this time."""
-        # On the CPU, whatever the model's device: asking a GPU for the answer would wait for all its queued work.
+        """Draw whether the branch is kept."""
+        # On the CPU for every device: reading a GPU tensor would wait for all queued work.
         return self.survival == 1 or bool(torch.rand((), device="cpu") < self.survival)
 
     def kept(self, x: Tensor) -> Tensor:
-        """The block with its branch, unscaled."""
+        """Return relu(shortcut + branch)."""
         return self.joined(self.shortcut(x), self.branch(x))
 
     def dropped(self, x: Tensor) -> Tensor:
-        """The block without its branch."""
+        """Return relu(shortcut)."""
         return self.joined(self.shortcut(x), None)
 
     def joined(self, shortcut: Tensor, branch: Tensor | None) -> Tensor:
-        """The block's output, from what its shortcut gave and its branch, if that was kept."""
+        """Add the branch, if it was kept, and apply the relu."""
         if branch is not None:
             return torch.relu(shortcut + branch)
-        # What comes through an identity comes out of a relu, so another one would change nothing.
+        # The input of an identity shortcut is non-negative, so relu would not change it.
         return shortcut if isinstance(self.shortcut, nn.Identity) else torch.relu(shortcut)
 
     def extra_repr(self) -> str:
@@ -61,7 +60,7 @@ class StochasticDepthBlock(nn.Module):
 
 
 def linear_survival(blocks: int, last: float) -> list[float]:
-    """Survival probabilities 1 − l/L·(1 − last) of the blocks l = 1 … L: early blocks, which all others need, stay.
+    """Survival probabilities 1 − l/L·(1 − last) of the blocks l = 1 … L.
 
     >>> linear_survival(4, last=0.5)
     [0.875, 0.75, 0.625, 0.5]
@@ -72,7 +71,7 @@ def linear_survival(blocks: int, last: float) -> list[float]:
 
 
 def check_survival(**probabilities: float) -> None:
-    """Refuses a named survival probability outside (0, 1]."""
+    """Raise if a named survival probability is outside (0, 1]."""
     for name, survival in probabilities.items():
         if not 0 < survival <= 1:
             raise ValueError(f"{name} must lie in (0, 1], the chance to be kept, got {survival!r}; 1 drops nothing")

@@ -45,7 +45,6 @@ class StochasticPasses(nn.Module):
         super().__init__()
         self.network = network
         self.memory = memory
-        self.strategy = "loop" if compiled else "auto"  # passes of a compiled network cannot share computation
         if compiled:
             network.compile()
 
@@ -54,7 +53,7 @@ class StochasticPasses(nn.Module):
         if passes == 1:
             logits: Tensor = self.network(images)[None]
         else:
-            logits = sample(self.network, images, samples=passes, strategy=self.strategy, memory=self.memory)
+            logits = sample(self.network, images, samples=passes, memory=self.memory)
         return logits.float()
 
 
