@@ -2,6 +2,7 @@
 # make test         install, then run every test; a skipped test prints what it needs
 # make lint         check style, types and the direction of imports
 # make bench        run every benchmark (a quarter of an hour)
+# make bench-foreign  time the sampler on other people's models (half an hour)
 PYTHON ?= python3
 VENV := .venv
 FOREIGN := .venv-foreign
@@ -37,6 +38,17 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/posthoc.py
 	$(BIN)/python benchmarks/evaluate_file.py
 	$(BIN)/python benchmarks/report_page.py
+
+# Times the sampler on models of timm and transformers. They need torchvision, which does not belong beside our torch,
+# so they get an environment of their own.
+bench-foreign: $(FOREIGN)/.installed
+	PYTHONPATH=src:benchmarks $(FOREIGN)/bin/python benchmarks/foreign_models.py
+
+$(FOREIGN)/.installed: constraints.txt
+	$(PYTHON) -m venv $(FOREIGN)
+	$(FOREIGN)/bin/pip install -q -e . transformers==5.23.0
+	$(FOREIGN)/bin/pip install -q --no-deps timm==1.0.31 torchvision==0.29.2
+	touch $@
 
 # Update the table and the picture of the quickstart in the README from results/quickstart; missing runs are made first.
 docs: $(VENV)/.base
