@@ -76,15 +76,14 @@ class _SharedForward:
         is_looking = _get_current_function_mode() is sharing  # type: ignore[no-untyped-call]
         if not (self.is_shared and is_looking and threading.get_ident() == self.thread):
             return self.original(*args, **kwargs)
-        return sharing.call(self.module, self._run_unseen, args, kwargs, is_pure=self._was_pure)
+        with _pop_mode_temporarily():  # the torch calls inside are not looked up one by one
+            return sharing.call(self.module, self._run, args, kwargs, is_pure=self._was_pure)
 
-    def _run_unseen(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the forward without anybody looking at the torch calls inside it."""
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self.parts is None:
             self.parts = [] if self.is_norm else list(self.module.modules())
         self.before = self._state()
-        with _pop_mode_temporarily():
-            return self.original(*args, **kwargs)
+        return self.original(*args, **kwargs)
 
     def _was_pure(self) -> bool:
         """Whether the module left its buffers and attributes as they were. If not, look at its calls next time."""
