@@ -29,7 +29,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_notes_on_large_files(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for module in ("core", "comparison"):
+    for module in ("evaluation", "comparison"):
         monkeypatch.setattr(f"singleshot.evaluation.{module}.MAX_RESAMPLED", 50)
     text = shown(capsys, "a.npz", "a.npz")
     assert "Intervals, AURC, and the debiased, equal-mass and smooth ECE are omitted above 50 examples" in text

@@ -88,14 +88,17 @@ def test_explain_says_where_noise_starts_and_what_is_shared() -> None:
     model, x = create_model("vgg16", num_classes=5, width=0.125), torch.randn(2, 3, 32, 32)
     for mode in (True, False):
         found = ss.explain(model.train(mode), x)
-        assert found.starts_at == "classifier.0"
+        assert found.starts_at == "'classifier.0'"
         assert found.shared_work > 0.98
         assert found.relative_work == pytest.approx(1, abs=0.1)
-    assert "noise starts at: classifier.0" in str(found)
+    assert "noise starts at: 'classifier.0'" in str(found)
     assert ss.explain(*build("functional")).starts_at == "dropout in FunctionalDropout"
     assert ss.explain(*build("bert")).starts_at == "dropout in layers.0"
     wide = ss.explain(*build("wide_resnet16_8"))
     assert wide.shared_work < 0.1
     assert wide.relative_work == pytest.approx(5, abs=0.3)
     resnet, x = build("resnet18")
-    assert ss.explain(resnet, x).noise[0] == ss.explain(resnet, x).starts_at == "blocks.0"
+    assert ss.explain(resnet, x).noise[0] == "blocks.0"
+    assert ss.explain(resnet, x).starts_at == "'blocks.0'"
+    with pytest.raises(ValueError, match="Linear has no noise"):
+        ss.explain(nn.Linear(4, 3), torch.randn(2, 4))

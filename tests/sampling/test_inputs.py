@@ -51,6 +51,8 @@ def test_a_tokenizers_batch_goes_in_by_name() -> None:
         for training in (True, False):
             (expected, _), (logits, _) = both(Bert(rate).train(training), **batch)  # type: ignore[arg-type]
             assert torch.equal(logits, expected)
+    sequence, x = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)), torch.randn(2, 4)
+    assert ss.sample(sequence, input=x).shape == (5, 2, 3)
     assert ss.explain(Bert(), **batch).shared_work > 0.9  # type: ignore[arg-type]
 
 

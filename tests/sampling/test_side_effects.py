@@ -159,6 +159,16 @@ X = torch.randn(3, 4)
         (DROP, X, {"samples": 2, "gradient_passes": 3}, ValueError, "gradient_passes must be at most samples=2, got 3"),
         (DROP, X, {"memory": "none"}, ValueError, "memory='none' is unknown"),
         (DROP, X, {"seed": -1}, ValueError, "seed must"),
+        (DROP, X, {"generator": 5}, TypeError, "generator must be a torch.Generator, got int"),
+        (DROP, X, {"logits": "scores"}, TypeError, "logits must be a function of the model's output, got str"),
+        (DROP, X[:0], {}, ValueError, r"the batch is empty: .* shape \(0, 4\)"),
+        (
+            nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5)),
+            X,
+            {"sample": 5},
+            TypeError,
+            "unexpected keyword argument 'sample'",
+        ),
         (DROP, X, {"seed": 1, "generator": torch.Generator()}, ValueError, "seed or generator, not both"),
         (DROP, X, {"logits": lambda output: 3}, TypeError, "must return a tensor, got a int"),
         (

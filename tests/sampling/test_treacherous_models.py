@@ -320,4 +320,4 @@ def test_a_block_that_is_always_kept_tosses_no_coin() -> None:
     """Its coin would be noise, and nothing behind it would be shared."""
     block = StochasticDepthBlock(nn.Linear(8, 8), nn.Identity(), survival=1.0)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), block, nn.Dropout(0.5), nn.Linear(8, 5))
-    assert ss.explain(model, torch.randn(ROWS, 6)).starts_at == "3"
+    assert ss.explain(model, torch.randn(ROWS, 6)).starts_at == "'3'"

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from singleshot.sampling.noise import calling_module, check_noise, noise_layers
+from singleshot.sampling.noise import calling_module, check_noise, no_noise_message, noise_layers
 from singleshot.sampling.sampler import check_arguments, device_of, noise_in_mode, shared_passes
 from singleshot.sampling.state import frozen_buffers, random_state, sampled_by_this_thread
 
@@ -36,7 +36,7 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [
-            f"noise layers: {', '.join(self.noise) or 'none; noise in the code of the model'}",
+            f"noise layers: {', '.join(map(repr, self.noise)) or 'none; noise in the code of the model'}",
             f"noise starts at: {self.starts_at or 'unknown: no torch call drew random numbers'}",
             f"shared: {self.shared_work:.0%} of a pass; {len(self.flops)} passes cost {self.relative_work:.2f} times "
             "one",
@@ -52,8 +52,8 @@ def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Ex
     >>> import torch
     >>> model = nn.Sequential(nn.Linear(4, 60), nn.ReLU(), nn.Dropout(0.5), nn.Linear(60, 4))
     >>> print(explain(model, torch.randn(2, 4)))
-    noise layers: 2
-    noise starts at: 2
+    noise layers: '2'
+    noise starts at: '2'
     shared: 50% of a pass; 5 passes cost 3.00 times one
     """
     check_arguments(model, samples)
@@ -65,7 +65,7 @@ def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Ex
     def note(function: Any) -> None:
         name = names.get(calling_module() or model, "")
         described = f"{getattr(function, '__name__', function)} in {name or type(model).__name__}"
-        starts.append(name if name in layers else described)
+        starts.append(repr(name) if name in layers else described)
 
     with ExitStack() as stack:
         stack.enter_context(sampled_by_this_thread(model, modules))
@@ -73,6 +73,8 @@ def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Ex
         stack.enter_context(frozen_buffers(model))
         stack.enter_context(noise_in_mode(model, modules))
         flops = tuple(_flops(shared_passes(model, args, kwargs, samples, on_noise=note)))
+    if not starts and not layers:
+        raise ValueError(no_noise_message(model))
     return Explanation(tuple(layers), starts[0] if starts else None, flops)
 
 

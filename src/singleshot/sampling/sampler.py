@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from numbers import Integral
 from typing import Any
 from weakref import WeakSet
 
@@ -58,8 +57,8 @@ def sample(
         samples: T.
         gradient_passes: how many of the passes carry gradients, the first ones; by default all. The others run without
             a graph.
-        logits: how to get the logits from what the model returns. By default a tensor is taken as it is, of a dict or
-            an object its ``logits``, and of a tuple the first tensor.
+        logits: returns the logits, given the output of the model. By default that is the output itself, its
+            ``logits`` if it is a dict or an object, or the first matrix of a tuple.
         seed: the same seed gives the same samples, and leaves torch's random state as it was.
         generator: draw from this generator instead, and advance it.
         memory: ``low`` keeps the activations of one pass only, and runs each pass forward twice.
@@ -72,7 +71,7 @@ def sample(
     >>> sample(model, torch.randn(2, 4), samples=5).shape
     torch.Size([5, 2, 3])
     """
-    check_arguments(model, samples, gradient_passes, seed=seed, generator=generator, memory=memory)
+    check_arguments(model, samples, gradient_passes, logits=logits, seed=seed, generator=generator, memory=memory)
     device = device_of(model, (args, kwargs))
     modules = list(model.modules())
     check_noise(model, modules)
@@ -114,7 +113,7 @@ class Sampled(nn.Module):
         memory: str = "normal",
     ) -> None:
         super().__init__()
-        check_arguments(model, samples, gradient_passes, memory=memory)
+        check_arguments(model, samples, gradient_passes, logits=logits, memory=memory)
         self.model = model
         self.samples = samples
         self.gradient_passes = gradient_passes
@@ -214,6 +213,8 @@ def require_differing_passes(model: nn.Module, device: torch.device, found: list
     """Raise if nothing random happened and all passes are equal."""
     before = generator_state(device)
     yield
+    if not found[0].numel():
+        raise ValueError(f"the batch is empty: the model returned logits of shape {tuple(found[0].shape)}")
     if len(found) > 1 and generator_state(device) == before and all(bool((one == found[0]).all()) for one in found[1:]):
         raise ValueError(no_noise_message(model))
 
@@ -258,6 +259,7 @@ def check_arguments(
     samples: int,
     gradient_passes: int | None = None,
     *,
+    logits: Extract | None = None,
     seed: int | None = None,
     generator: torch.Generator | None = None,
     memory: str = "normal",
@@ -268,8 +270,12 @@ def check_arguments(
     check_size("samples", samples, least=1)
     if gradient_passes is not None and check_size("gradient_passes", gradient_passes, least=0) > samples:
         raise ValueError(f"gradient_passes must be at most samples={samples}, got {gradient_passes}")
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**63):
-        raise ValueError(f"seed must be a whole number in [0, 2**63), got {seed!r}")
+    if seed is not None and check_size("seed", seed, least=0) >= 2**63:
+        raise ValueError(f"seed must lie in [0, 2**63), got {seed}")
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
+    if logits is not None and not callable(logits):
+        raise TypeError(f"logits must be a function of the model's output, got {type(logits).__name__}")
     if seed is not None and generator is not None:
         raise ValueError("give seed or generator, not both")
     check_choice("memory", memory, MEMORY)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial, reduce
 from itertools import groupby
 from typing import Any
 
@@ -48,15 +47,20 @@ def shared_modules(model: nn.Module, sharing: SharedCalls, *, trust_code: bool =
             name = "forward" if module._compiled_call_impl is None else "_compiled_call_impl"
             stack.enter_context(replaced(module, name, _SharedForward(module, getattr(module, name), sharing)))
         for sequence, parts in sequences.items():
-            stack.enter_context(replaced(sequence, "forward", partial(reduce, _apply, parts)))
+            stack.enter_context(replaced(sequence, "forward", _forward_through(parts)))
         for block in model.modules():
             if isinstance(block, StochasticDepthBlock):  # a block that is kept is one call
                 stack.enter_context(replaced(block, "kept", _SharedForward(block, block.kept, sharing)))
         yield
 
 
-def _apply(x: Any, module: nn.Module) -> Any:
-    return module(x)
+def _forward_through(parts: list[nn.Module]) -> Callable[[Any], Any]:
+    def forward(input: Any) -> Any:
+        for part in parts:
+            input = part(input)
+        return input
+
+    return forward
 
 
 class _SharedForward:
