@@ -94,22 +94,80 @@ def test_nothing_is_shared_between_calls() -> None:
     assert not torch.equal(ss.sample(model, x, seed=0), first)
 
 
-def test_what_is_shared_runs_once() -> None:
-    class Counted(nn.Module):
+class Counted(nn.Module):
+    """Custom code, which runs in every pass, around a layer that is shared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs, self.inner = 0, nn.Linear(12, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.runs += 1
+        out: Tensor = self.inner(x)
+        return out
+
+
+def test_custom_code_runs_in_every_pass_and_what_is_shared_once() -> None:
+    for gradient_passes in (None, 1):
+        counted, shared = Counted(), [0]
+
+        def forward(x: Tensor, layer: nn.Linear = counted.inner, shared: list[int] = shared) -> Tensor:
+            shared[0] += 1
+            return nn.Linear.forward(layer, x)
+
+        vars(counted.inner)["forward"] = forward
+        model = nn.Sequential(counted, nn.Dropout(0.5), nn.Linear(8, 3))
+        ss.sample(model, torch.randn(2, 12), samples=PASSES, gradient_passes=gradient_passes)
+        assert (counted.runs, shared) == (PASSES, [1])
+
+
+def test_equal_calls_in_one_pass_make_separate_tensors() -> None:
+    class Equal(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.calls = 0
-            self.inner = nn.Linear(12, 8)
+            self.stem, self.drop, self.head = nn.Linear(12, 8), nn.Dropout(0.5), nn.Linear(8, 5)
 
         def forward(self, x: Tensor) -> Tensor:
-            runs.append(1)
-            out: Tensor = self.inner(x)
-            return out
+            first, second = torch.zeros(8), torch.zeros(8)
+            first += 1
+            h, again = self.stem(x), self.stem(x)
+            again.mul_(3)
+            logits: Tensor = self.head(self.drop(h + second) + again.clone() + h.clone().add_(first))
+            return logits
 
-    runs: list[int] = []
-    model = nn.Sequential(Counted(), nn.Dropout(0.5), nn.Linear(8, 3))
-    ss.sample(model, torch.randn(2, 12), samples=PASSES)
-    assert len(runs) == 1
+    (expected, _), (logits, _) = both(Equal(), torch.randn(4, 12))
+    assert torch.equal(logits, expected)
+
+
+def test_weights_that_change_between_passes_are_seen() -> None:
+    class Changing(nn.Module):
+        def __init__(self, way: str) -> None:
+            super().__init__()
+            self.way = way
+            self.stem, self.drop, self.head = nn.Linear(12, 8), nn.Dropout(0.5), nn.Linear(8, 5)
+            self.norm = nn.BatchNorm1d(8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.way == "written":
+                with torch.no_grad():
+                    self.stem.weight.add_(torch.randn_like(self.stem.weight))
+            elif self.way == "replaced":
+                self.stem.weight.data = torch.randn_like(self.stem.weight)
+            elif self.way == "functional":
+                noisy = {name: nn.functional.dropout(value, 0.5) for name, value in self.stem.named_parameters()}
+                return self.head(self.drop(torch.func.functional_call(self.stem, noisy, (x,))))  # type: ignore[no-any-return]
+            h = self.norm(self.stem(x))
+            logits: Tensor = self.head(self.drop(h))
+            return logits
+
+    for way in ("written", "replaced", "functional"):
+        model, x = Changing(way), torch.randn(4, 12)
+        twin = copy.deepcopy(model)
+        with torch.no_grad():
+            torch.manual_seed(1)
+            expected = loop(twin, x, samples=4)
+            torch.manual_seed(1)
+            assert torch.equal(ss.sample(model, x, samples=4), expected), way
 
 
 def test_hooks_run_in_every_pass() -> None:
@@ -196,6 +254,12 @@ def test_code_between_layers_does_what_it_does_in_a_loop(way: str) -> None:
         torch.testing.assert_close(gradient, wanted, rtol=rounding, atol=rounding)
 
 
+def test_lazy_modules_are_initialised_by_the_first_pass() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.Dropout(0.5), nn.LazyLinear(3))
+    assert ss.sample(model, torch.randn(2, 4)).shape == (5, 2, 3)
+
+
 def test_inference_mode() -> None:
     for name in ("mlp", "skip_cnn", "efficientnet", "bert"):
         model, x = build(name)
@@ -246,13 +310,9 @@ def test_gradient_passes_are_the_first_and_have_the_gradients_of_a_loop() -> Non
                 torch.testing.assert_close(ours.grad, wanted.grad, rtol=1e-9, atol=1e-9)
 
 
-def test_passes_without_gradients_share_with_the_others() -> None:
-    class Counted(nn.Linear):
-        def forward(self, input: Tensor) -> Tensor:
-            runs.append(1)
-            return super().forward(input)
-
-    runs: list[int] = []
-    model = nn.Sequential(Counted(12, 8), nn.Dropout(0.5), nn.Linear(8, 3))
-    ss.sample(model, torch.randn(2, 12), samples=PASSES, gradient_passes=1)
-    assert len(runs) == 1
+def test_passes_without_gradients_have_none_even_if_they_equal_the_first() -> None:
+    model, x = build("resnet18")
+    for seed in range(20):
+        logits = ss.sample(model, x, samples=3, gradient_passes=1, seed=seed)
+        (gradient,) = torch.autograd.grad(logits[1:].sum(), next(model.parameters()), allow_unused=True)
+        assert gradient is None or not gradient.any()

@@ -90,6 +90,17 @@ def test_an_exception_inside_the_model_restores_everything(training: bool, memor
             assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_an_error_in_logits_restores_everything() -> None:
+    for training in (True, False):
+        model, x = build("mlp")
+        model.train(training)
+        before = fingerprint(model)
+        with pytest.raises(KeyError) as raised:
+            ss.sample(model, x, logits=lambda output: {"logits": output}["nope"])
+        assert raised.value.args == ("nope",)  # the traceback, and with it all frames, is still alive
+        assert_unchanged(model, before)
+
+
 def test_stochastic_switches_noise_and_nothing_else() -> None:
     model, x = build("wide_resnet16_8")
     model.eval()

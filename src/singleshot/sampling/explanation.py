@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -49,7 +49,6 @@ def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Ex
 
     The model, its buffers and torch's random state are left as they were.
 
-    >>> import torch
     >>> model = nn.Sequential(nn.Linear(4, 60), nn.ReLU(), nn.Dropout(0.5), nn.Linear(60, 4))
     >>> print(explain(model, torch.randn(2, 4)))
     noise layers: '2'
@@ -72,15 +71,15 @@ def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Ex
         stack.enter_context(random_state(0, None, device_of(model, (args, kwargs))))
         stack.enter_context(frozen_buffers(model))
         stack.enter_context(noise_in_mode(model, modules))
-        flops = tuple(_flops(shared_passes(model, args, kwargs, samples, on_noise=note)))
+        stack.enter_context(torch.no_grad())
+        counters: list[FlopCounterMode] = []
+
+        def counting() -> FlopCounterMode:
+            counters.append(FlopCounterMode(display=False))
+            return counters[-1]
+
+        shared_passes(model, args, kwargs, samples, on_noise=note, around_pass=counting)
+    flops = tuple(counter.get_total_flops() for counter in counters)
     if not starts and not layers:
         raise ValueError(no_noise_message(model))
     return Explanation(tuple(layers), starts[0] if starts else None, flops)
-
-
-def _flops(passes: Iterator[Any]) -> Iterator[int]:
-    while True:
-        with FlopCounterMode(display=False) as counter:
-            if next(passes, passes) is passes:
-                return
-        yield counter.get_total_flops()

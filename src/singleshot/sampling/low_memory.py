@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 from typing import Any
@@ -16,9 +16,15 @@ from singleshot.sampling.state import frozen_buffers
 
 
 def replayed_passes(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int, gradient_passes: int | None
-) -> Iterator[Any]:
-    """Yield the output of each of T plain passes; backward replays one pass at a time from its saved random state.
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    samples: int,
+    *,
+    gradient_passes: int | None,
+    extract: Callable[[Any], Any],
+) -> list[Any]:
+    """Return ``extract(output)`` of T plain passes; backward replays one pass at a time from its saved random state.
 
     A replay draws the same masks and leaves batch norm's running statistics alone: they have recorded this pass
     already.
@@ -27,13 +33,15 @@ def replayed_passes(
     def first_run_and_replay() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         return nullcontext(), _Replay(model)
 
+    found = []
     for number in range(samples):
         if gradient_passes is None or number < gradient_passes:
-            yield checkpoint(model, *args, use_reentrant=False, context_fn=first_run_and_replay, **kwargs)
+            output = checkpoint(model, *args, use_reentrant=False, context_fn=first_run_and_replay, **kwargs)
         else:
             with torch.no_grad():
                 output = model(*args, **kwargs)
-            yield output
+        found.append(extract(output))
+    return found
 
 
 class _Replay(AbstractContextManager[None]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -21,7 +22,6 @@ from singleshot.sampling.sharing import SharedCalls, StaleTensorError
 from singleshot.sampling.state import (
     generator_state,
     is_lazy,
-    python_random_state,
     random_state,
     restore_random_state,
     sampled_by_this_thread,
@@ -76,14 +76,19 @@ def sample(
     modules = list(model.modules())
     check_noise(model, modules)
     with sampled_by_this_thread(model, modules), random_state(seed, generator, device), noise_in_mode(model, modules):
-        if memory == "low":
-            outputs = replayed_passes(model, args, kwargs, samples, gradient_passes)
-        else:
-            outputs = shared_passes(model, args, kwargs, samples, gradient_passes=gradient_passes)
+        passes = replayed_passes if memory == "low" else shared_passes
         found: list[Tensor] = []
         with require_differing_passes(model, device, found):
-            found += (_checked((logits or find_logits)(output)) for output in outputs)
-    return torch.stack(found)
+            found += passes(
+                model,
+                args,
+                kwargs,
+                samples,
+                gradient_passes=gradient_passes,
+                extract=lambda output: _checked((logits or find_logits)(output)),
+            )
+    with_gradients = samples if gradient_passes is None else gradient_passes
+    return torch.stack([*found[:with_gradients], *(one.detach() for one in found[with_gradients:])])
 
 
 class Sampled(nn.Module):
@@ -146,47 +151,43 @@ def shared_passes(
     samples: int,
     *,
     gradient_passes: int | None = None,
+    extract: Callable[[Any], Any] = lambda output: output,
     on_noise: Callable[[Any], None] | None = None,
-) -> Iterator[Any]:
-    """Yield the output of each pass. What passes have in common is computed by the first that needs it."""
+    around_pass: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> list[Any]:
+    """Return ``extract(output)`` of each pass. What passes have in common is computed by the first that needs it."""
     device = device_of(model, (args, kwargs))
-    if is_compiled(model):  # one call, in which nothing can be looked at
-        for number in range(samples):
-            with nullcontext() if gradient_passes is None or number < gradient_passes else torch.no_grad():
-                output = model(*args, **kwargs)
-            yield output
-        return
     known = _known_tensors(model, (args, kwargs))
+
+    def run(sharing: SharedCalls | None, has_grad: bool) -> Any:
+        with around_pass(), sharing or nullcontext(), nullcontext() if has_grad else torch.no_grad():
+            return extract(model(*args, **kwargs))
+
+    found: list[Any] = []
     sharing = SharedCalls(known, device, on_noise=on_noise)
     with ExitStack() as modules:
-        modules.enter_context(shared_modules(model, sharing))
+        if not is_compiled(model):  # which is one call
+            modules.enter_context(shared_modules(model, sharing))
         for number in range(samples):
-            has_grad = number < (samples if gradient_passes is None else gradient_passes)
-            coins = python_random_state() if number == 0 else None
-            before = save_random_state(device), _saved_buffers(model) if sharing.has_writes else []
+            has_grad = gradient_passes is None or number < gradient_passes
+            if is_compiled(model):
+                found.append(run(None, has_grad))
+                continue
+            before = save_random_state(device), _saved_buffers(model) if number else [], random.getstate()
+            sharing.next_pass(has_grad=has_grad)
             try:
-                output = _one_pass(model, args, kwargs, sharing, has_grad=has_grad)
+                found.append(run(sharing, has_grad))
             except StaleTensorError:
                 restore_random_state(before[0], device)
+                random.setstate(before[2])
                 for buffer, value in before[1]:
                     buffer.copy_(value)
                 modules.close()
                 sharing = SharedCalls(known, device, cache_writes=False, on_noise=on_noise)
                 modules.enter_context(shared_modules(model, sharing))
-                output = _one_pass(model, args, kwargs, sharing, has_grad=has_grad)
-            if coins is not None and python_random_state() != coins:
-                # Coins are tossed in Python, perhaps inside a module: let its code run in every pass.
-                modules.close()
-                modules.enter_context(shared_modules(model, sharing, trust_code=False))
-            yield output
-
-
-def _one_pass(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], sharing: SharedCalls, *, has_grad: bool
-) -> Any:
-    sharing.next_pass(has_grad=has_grad)
-    with sharing, nullcontext() if has_grad else torch.no_grad():
-        return model(*args, **kwargs)
+                sharing.next_pass(has_grad=has_grad)
+                found.append(run(sharing, has_grad))
+    return found
 
 
 def _known_tensors(model: nn.Module, inputs: Any) -> list[Tensor]:

@@ -1,16 +1,16 @@
-"""Whole modules as one shared call: what contains no noise runs once for the same input, at no cost per torch call.
+"""Modules of torch as one cached call each, at no cost per torch call inside them.
 
-`shared_modules` replaces, for the time of a call to `sample`, the ``forward`` of the outermost modules without noise.
-Such a module runs as usual the first time it gets an input, without `SharedCalls` looking at the calls inside it, and
-its output is remembered. Forward hooks of the module itself run in every pass. A module whose inner modules have hooks
-is left to `SharedCalls`, which lets all Python code run in every pass.
+`shared_modules` replaces, during a call to `sample`, the ``forward`` of the largest parts of a model that consist of
+torch's own modules without noise. Such a part runs without `SharedCalls` looking up the calls inside it, and its
+output is cached by its inputs, modes and weights. All custom code runs in every pass.
 
-Batch norm is always a shared call of its own. So a batch that several passes share is recorded once in the running
+Batch norm is always a cached call of its own, so that a batch shared by several passes is recorded once in the running
 statistics.
 """
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode, _pop_mode_temporarily
 
-from singleshot.sampling.noise import has_functional_noise, is_noise, is_torchs_own
+from singleshot.sampling.noise import is_noise, is_torchs_own
 from singleshot.sampling.sharing import SharedCalls
 from singleshot.sampling.state import is_lazy, replaced
 from singleshot.sampling.stochastic_depth import StochasticDepthBlock
@@ -32,15 +32,9 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 @contextmanager
-def shared_modules(model: nn.Module, sharing: SharedCalls, *, trust_code: bool = True) -> Iterator[None]:
-    """Run modules without noise as single shared calls of ``sharing``, in this thread.
-
-    Args:
-        model: what is sampled.
-        sharing: remembers the calls.
-        trust_code: whether modules that are not torch's own may be run as one call.
-    """
-    single, sequences = _divide(model, trust_code)
+def shared_modules(model: nn.Module, sharing: SharedCalls) -> Iterator[None]:
+    """Run modules without noise as single cached calls of ``sharing``, in this thread."""
+    single, sequences = _divide(model)
     with ExitStack() as stack:
         for module in single:
             # module.compile() leaves forward as it was, and is called instead of it
@@ -49,7 +43,8 @@ def shared_modules(model: nn.Module, sharing: SharedCalls, *, trust_code: bool =
         for sequence, parts in sequences.items():
             stack.enter_context(replaced(sequence, "forward", _forward_through(parts)))
         for block in model.modules():
-            if isinstance(block, StochasticDepthBlock):  # a block that is kept is one call
+            parts = list(block.modules())[1:] if isinstance(block, StochasticDepthBlock) else []
+            if parts and not any(map(_must_be_inspected, parts)):  # a block that is kept is one call
                 stack.enter_context(replaced(block, "kept", _SharedForward(block, block.kept, sharing)))
         yield
 
@@ -64,56 +59,38 @@ def _forward_through(parts: list[nn.Module]) -> Callable[[Any], Any]:
 
 
 class _SharedForward:
-    """A module's forward that is looked up before it is run."""
+    """The forward of a module as one cached call."""
 
-    def __init__(self, module: nn.Module, original: Callable[..., Any], sharing: SharedCalls) -> None:
+    def __init__(self, module: nn.Module, original: Any, sharing: SharedCalls) -> None:
         self.original = original
         self.module = module
         self.sharing = sharing
         self.thread = threading.get_ident()
-        self.is_norm = isinstance(module, NORMS)
-        self.parts: list[nn.Module] | None = None  # what the module consists of, known once it runs
-        self.is_shared = True
+        self.parts = list(module.modules())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        sharing = self.sharing
-        is_looking = _get_current_function_mode() is sharing  # type: ignore[no-untyped-call]
-        if not (self.is_shared and is_looking and threading.get_ident() == self.thread):
+        is_active = _get_current_function_mode() is self.sharing  # type: ignore[no-untyped-call]
+        if not is_active or threading.get_ident() != self.thread:
             return self.original(*args, **kwargs)
         with _pop_mode_temporarily():  # the torch calls inside are not looked up one by one
-            return sharing.call(self.module, self._run, args, kwargs, is_pure=self._was_pure)
+            return self.sharing.call(self.module, self.original, args, kwargs, self._state())
 
-    def _run(self, *args: Any, **kwargs: Any) -> Any:
-        if self.parts is None:
-            self.parts = [] if self.is_norm else list(self.module.modules())
-        self.before = self._state()
-        return self.original(*args, **kwargs)
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.original, memo)
 
-    def _was_pure(self) -> bool:
-        """Whether the module left its buffers and attributes as they were. If not, look at its calls next time."""
-        after = self._state()
-        self.is_shared = after == self.before
-        if not self.is_shared:
-            self.sharing.forget(buffer for part in self.parts or () for buffer in _own_buffers(part))
-        return self.is_shared
-
-    def _state(self) -> list[Any]:
-        """What a forward might change. Values are compared by identity, tensors by their version."""
+    def _state(self) -> tuple[Any, ...]:
+        """What the output depends on besides the input: modes, weights, and tensors that were set as attributes."""
         state: list[Any] = []
-        for part in self.parts or ():
-            state += [buffer._version for buffer in _own_buffers(part)]
-            if not is_torchs_own(part):
-                state += [id(value) for name, value in vars(part).items() if name != "forward"]
-        return state
+        for part in self.parts:
+            state.append(part.training)
+            state += part._parameters.values()
+            if not isinstance(part, NORMS):
+                state += part._buffers.values()
+            state += (value for value in vars(part).values() if isinstance(value, (Tensor, int, float)))
+        return tuple(state)
 
 
-def _own_buffers(module: nn.Module) -> list[Tensor]:
-    if isinstance(module, NORMS):  # running statistics are recorded once, on purpose
-        return []
-    return [buffer for buffer in module._buffers.values() if buffer is not None and not buffer.is_inference()]
-
-
-def _divide(model: nn.Module, trust_code: bool) -> tuple[list[nn.Module], dict[nn.Module, list[nn.Module]]]:
+def _divide(model: nn.Module) -> tuple[list[nn.Module], dict[nn.Module, list[nn.Module]]]:
     """Find what can be run as one call.
 
     Returns:
@@ -137,7 +114,7 @@ def _divide(model: nn.Module, trust_code: bool) -> tuple[list[nn.Module], dict[n
             found.append(module)
         children = list(module.children())
         inside = [can_be_one_call(child) for child in children]  # all of them, to find what is below
-        visited[module] = all(inside) and not any(map(_has_hooks, children)) and not _needs_a_look(module, trust_code)
+        visited[module] = all(inside) and not any(map(_has_hooks, children)) and not _must_be_inspected(module)
         if not visited[module] or module is model:
             found.extend(part for child in children if visited[child] for part in _called(child))
             if type(module) is nn.Sequential:
@@ -170,14 +147,14 @@ def _called(module: nn.Module) -> Iterator[nn.Module]:
         yield module
 
 
-def _needs_a_look(module: nn.Module, trust_code: bool) -> bool:
-    """Whether the calls inside this module must be looked at one by one."""
+def _must_be_inspected(module: nn.Module) -> bool:
+    """Whether the calls inside this module must be looked up one by one, because it is custom code or has noise."""
     return (
-        (module.training and is_noise(module))
+        not is_torchs_own(module)
+        or _has_hooks(module)
+        or (module.training and is_noise(module))
         or any(is_lazy(tensor) for tensor in module._parameters.values() if tensor is not None)
-        or has_functional_noise(module)
-        or (torch.is_inference_mode_enabled() and getattr(module, "inplace", False))  # writes leave no trace there
-        or not (trust_code or is_torchs_own(module))
+        or (torch.is_inference_mode_enabled() and getattr(module, "inplace", False))  # writes leave no version there
     )
 
 

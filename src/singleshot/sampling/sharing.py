@@ -15,6 +15,7 @@ Writes in place need care. Each tensor belongs to a `_Storage`, which tracks the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
@@ -25,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from singleshot.sampling.noise import FUNCTIONAL_NOISE
-from singleshot.sampling.state import generator_state
+from singleshot.sampling.state import generator_state, is_lazy
 
 MAX_UNUSED = 32
 """Passes after which an unused cached call is dropped, in passes without gradients."""
@@ -35,7 +36,7 @@ _METADATA = frozenset(
     [
         Tensor.size, Tensor.dim, Tensor.ndimension, Tensor.numel, Tensor.nelement, Tensor.__len__, Tensor.stride,
         Tensor.is_contiguous, Tensor.is_floating_point, Tensor.is_complex, Tensor.get_device, Tensor.element_size,
-        Tensor.register_hook, Tensor.requires_grad_, Tensor.retain_grad, torch.is_floating_point, torch.is_complex,
+        Tensor.is_inference, Tensor.requires_grad_, torch.is_floating_point, torch.is_complex,
         torch.numel, *(getattr(Tensor, name).__get__ for name in (
             "shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "grad_fn", "layout", "is_cuda", "is_sparse",
             "is_quantized", "is_meta", "is_mps", "is_nested", "grad", "_version",
@@ -43,6 +44,11 @@ _METADATA = frozenset(
     ]
 )  # fmt: skip
 """Calls that do not read the values of a tensor. They are passed through."""
+_SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
+_EXPOSING = frozenset(
+    [Tensor.numpy, Tensor.__array__, Tensor.__dlpack__, Tensor.register_hook, Tensor.retain_grad, _SET_DATA]
+)
+"""Calls after which a tensor may change unnoticed, or belongs to one pass. It is not shared."""
 _IN_PLACE_OPERATORS = frozenset(
     ["__setitem__", *(f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
     "and", "or", "xor", "lshift", "rshift"))]
@@ -102,10 +108,12 @@ class SharedCalls(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.device = device
+        self._autocast = device.type if torch.amp.is_autocast_available(device.type) else "cpu"
         self.cache_writes = cache_writes
         self.on_noise = on_noise
         self.has_grad = True
         self._pass = 0
+        self._occurrences: Counter[Key] = Counter()  # of each call in this pass: equal calls make separate tensors
         self._calls: dict[Key, _Call] = {}
         self._uncached: set[Key] = set()
         self._storages: dict[int, _Storage] = {}  # by address
@@ -124,6 +132,7 @@ class SharedCalls(TorchFunctionMode):
         """Start another pass. A pass without gradients may use cached tensors that have a graph."""
         self.has_grad = has_grad
         self._pass += 1
+        self._occurrences.clear()
         for storage in self._written:
             storage.seen = 0
         if not (has_grad and torch.is_grad_enabled()):  # otherwise the graph keeps the tensors alive anyway
@@ -134,7 +143,10 @@ class SharedCalls(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _METADATA:
+        if func in _METADATA or torch._C._functorch.peek_interpreter_stack() is not None:
+            return func(*args, **kwargs)
+        if func in _EXPOSING:
+            self.forget(args[:1])
             return func(*args, **kwargs)
         if func in FUNCTIONAL_NOISE:
             _check_rate(func, *args, **kwargs)
@@ -146,7 +158,7 @@ class SharedCalls(TorchFunctionMode):
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        is_pure: Callable[[], bool] | None = None,
+        state: tuple[Any, ...] = (),
     ) -> Any:
         """Return the output of ``function(*args, **kwargs)``, cached under ``name`` and the identity of its inputs.
 
@@ -155,48 +167,51 @@ class SharedCalls(TorchFunctionMode):
             function: computes the output.
             args: positional arguments.
             kwargs: keyword arguments.
-            is_pure: called after ``function``; False if it had effects that later passes must repeat.
+            state: what else the output depends on, such as the weights of a module.
         """
-        key, reads, tensors = self._key(name, args, kwargs)
+        key, reads, tensors = self._key(name, args, kwargs, state)
         call = self._find(key) if key is not None else None
         if call is not None:
             call.last_used = self._pass
             for storage, write in call.writes:
                 storage.seen = write
-            # A caller may change a list or dict, so each gets its own.
-            return call.output if isinstance(call.output, Tensor) else tree_map(lambda leaf: leaf, call.output)
-        writes_first = _writes_in_place(name, kwargs)
-        self._check_current(reads, tensors[0] if writes_first and tensors else None)
+            return call.output if isinstance(call.output, Tensor) else _copied(call.output)
+        announced = _announced_writes(name, kwargs, tensors)
+        self._check_current(reads, announced)
         before = [_version(tensor) for tensor in tensors]
-        state = generator_state(self.device) if key is not None else None
+        generator = generator_state(self.device) if key is not None else None
         output = function(*args, **kwargs)
         written = [tensor for tensor, version in zip(tensors, before, strict=True) if _version(tensor) != version]
-        if writes_first and tensors and tensors[0].is_inference():  # has no version
-            written.append(tensors[0])
-        drew = state is not None and state != generator_state(self.device)
+        written += (tensor for tensor in announced if tensor.is_inference())  # which has no version
+        drew = generator is not None and generator != generator_state(self.device)
         if drew and self.on_noise is not None:
             self.on_noise(name)
-        if key is None or drew or (is_pure is not None and not is_pure()):
+        if key is None or drew:
             self._note_uncached(reads, written)
         else:
             self._cache(key, output, reads, written)
         return output
 
     def _key(
-        self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any], state: tuple[Any, ...]
     ) -> tuple[Key | None, list[_Storage], list[Tensor]]:
         """Return the key of a call, None if it depends on noise; the shared storages it reads; all its tensors."""
         parts: list[Any] = [
             name,
             torch.is_grad_enabled(),
-            torch.is_autocast_enabled(self.device.type),
+            torch.is_inference_mode_enabled(),
+            torch.get_default_dtype(),
+            torch.is_autocast_enabled(self._autocast) and torch.get_autocast_dtype(self._autocast),
             torch._C._autograd._top_saved_tensors_default_hooks(True),  # a checkpointed region must run all its calls
         ]
         reads: list[_Storage] = []
         tensors: list[Tensor] = []
-        is_shared = self._describe((args, kwargs), parts, reads, tensors)
+        if not self._describe((args, kwargs, state), parts, reads, tensors):
+            return None, reads, tensors
         key = tuple(parts)
-        return (key if is_shared and key not in self._uncached else None), reads, tensors
+        self._occurrences[key] += 1
+        key = (*key, self._occurrences[key])
+        return (None if key in self._uncached else key), reads, tensors
 
     def _describe(self, items: Iterable[Any], parts: list[Any], reads: list[_Storage], tensors: list[Tensor]) -> bool:
         """Append what identifies the items to ``parts``; return whether all are known and none depends on noise."""
@@ -233,21 +248,23 @@ class SharedCalls(TorchFunctionMode):
             return None if is_taken else call
         return call or self._calls.get((key[0], True, *key[2:]))
 
-    def _check_current(self, reads: list[_Storage], written: Tensor | None) -> None:
+    def _check_current(self, reads: list[_Storage], written: list[Tensor]) -> None:
         """Raise if another pass left one of the tensors in another state, or needs what would be overwritten."""
         if self._written and any(storage.seen != storage.actual for storage in reads):
             raise StaleTensorError
-        target = None if written is None else self._of_tensor.get(id(written))
-        if target is not None and target.maker is not None and target.born < self._pass:
-            raise StaleTensorError
+        for tensor in written:
+            target = self._of_tensor.get(id(tensor))
+            if target is not None and target.maker is not None and target.born < self._pass:
+                raise StaleTensorError
 
     def _cache(self, key: Key, output: Any, reads: list[_Storage], written: list[Tensor]) -> None:
         leaves = [output] if isinstance(output, Tensor) else tree_flatten(output)[0]
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if not all(leaf is None or isinstance(leaf, (Tensor, *_VALUES)) for leaf in leaves):
+        is_known = all(leaf is None or isinstance(leaf, (Tensor, *_VALUES)) for leaf in leaves)
+        # A call without tensors is a switch such as set_grad_enabled, to be set in every pass.
+        if not is_known or not (reads or tensors):
+            self._note_uncached(reads, written)
             return
-        if not reads and not tensors:
-            return  # a switch such as set_grad_enabled, to be set in every pass
         targets = {self._storage_of(tensor) for tensor in written} - {None}
         can_cache = all(storage.maker is not None and not storage.read_by_noise for storage in targets if storage)
         if written and not (can_cache and self.cache_writes):
@@ -260,6 +277,7 @@ class SharedCalls(TorchFunctionMode):
                 self._written.add(storage)
                 writes.append((storage, storage.seen))
         made = [self._track(tensor, key) for tensor in tensors if id(tensor) not in self._of_tensor]
+        output = output if isinstance(output, Tensor) else _copied(output)
         self._calls[key] = _Call(output, [storage for storage in made if storage.maker == key], writes, self._pass)
         for storage in reads:
             storage.readers.add(key)
@@ -312,20 +330,28 @@ def _check_rate(func: Any, input: Tensor, p: float = 0.5, training: bool = True,
         raise ValueError(f"{func.__name__} has rate 1, which drops everything; use a lower rate")
 
 
-def _writes_in_place(name: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a call writes to its first argument, by its name or by ``inplace=True``."""
+def _announced_writes(name: Any, kwargs: dict[str, Any], tensors: list[Tensor]) -> list[Tensor]:
+    """The tensors that a call writes to, judging by its name, ``inplace=True`` or ``out=``."""
     spelled = getattr(name, "__name__", "")
     if spelled.startswith("__"):
-        return spelled in _IN_PLACE_OPERATORS
-    return spelled.endswith("_") or kwargs.get("inplace") is True or getattr(name, "inplace", False) is True
+        return tensors[:1] if spelled in _IN_PLACE_OPERATORS else []
+    if spelled.endswith("_") or kwargs.get("inplace") is True or getattr(name, "inplace", False) is True:
+        return tensors if spelled.startswith("_foreach") else tensors[:1]
+    out = kwargs.get("out")
+    return [out] if isinstance(out, Tensor) else list(out or ())
+
+
+def _copied(output: Any) -> Any:
+    """The same tensors in new containers: a caller may change a list or a dict."""
+    return tree_map(lambda leaf: leaf, output)
 
 
 def _version(tensor: Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
+    return 0 if is_lazy(tensor) or tensor.is_inference() else tensor._version
 
 
 def _address(tensor: Tensor) -> int:
     try:
         return int(tensor.untyped_storage()._cdata)
-    except (NotImplementedError, RuntimeError):  # a sparse tensor has no storage
+    except (NotImplementedError, RuntimeError, ValueError):  # a sparse or lazy tensor has no storage
         return id(tensor)

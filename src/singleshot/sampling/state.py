@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -98,16 +96,6 @@ def generator_state(device: torch.device) -> bytes:
     elif device.type == "mps":
         state += torch.mps.get_rng_state().numpy().tobytes()
     return state
-
-
-def python_random_state() -> tuple[Any, ...]:
-    """The state of the generators of Python and, if it was imported, numpy."""
-    numpy = sys.modules.get("numpy")
-    position: Any = None
-    if numpy is not None:
-        state = numpy.random.get_state(legacy=False)["state"]
-        position = (state["pos"], int(state["key"][0]))
-    return random.getstate(), position
 
 
 class _GeneratorLock:
