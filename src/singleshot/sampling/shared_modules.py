@@ -151,6 +151,7 @@ def _must_be_inspected(module: nn.Module) -> bool:
     """Whether the calls inside this module must be looked up one by one, because it is custom code or has noise."""
     return (
         not is_torchs_own(module)
+        or isinstance(module, nn.RNNBase)  # keeps its weights in a list of its own, too
         or _has_hooks(module)
         or (module.training and is_noise(module))
         or any(is_lazy(tensor) for tensor in module._parameters.values() if tensor is not None)
