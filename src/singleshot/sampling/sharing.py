@@ -123,11 +123,6 @@ class SharedCalls(TorchFunctionMode):
         for tensor in known:
             self._track(tensor, None)
 
-    @property
-    def has_writes(self) -> bool:
-        """Whether a cached call wrote in place, so that a later pass may find a tensor stale."""
-        return bool(self._written)
-
     def next_pass(self, *, has_grad: bool = True) -> None:
         """Start another pass. A pass without gradients may use cached tensors that have a graph."""
         self.has_grad = has_grad
