@@ -167,6 +167,7 @@ TREACHEROUS: dict[str, Callable[[Treacherous, Tensor, Tensor, Tensor], Tensor]] 
     "weights changed": weights_changed,
     "noise on weights": lambda m, x, s, n: F.linear(n, m.head.weight * torch.bernoulli(torch.full((5, 8), 0.5))),
     "reseeded": reseeded,
+    "vmap": lambda m, x, s, n: m.head(torch.vmap(m.embed)(x) + n),
 }
 
 

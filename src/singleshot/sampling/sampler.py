@@ -157,13 +157,15 @@ def shared_passes(
 ) -> list[Any]:
     """Return ``extract(output)`` of each pass. What passes have in common is computed by the first that needs it."""
     device = device_of(model, (args, kwargs))
-    known = _known_tensors(model, (args, kwargs))
+    parts = list(model.modules())
+    known = _known_tensors(parts, (args, kwargs))
 
     def run(sharing: SharedCalls | None, has_grad: bool) -> Any:
         with around_pass(), sharing or nullcontext(), nullcontext() if has_grad else torch.no_grad():
             return extract(model(*args, **kwargs))
 
     found: list[Any] = []
+    copies: dict[Tensor, tuple[int | None, Tensor]] = {}
     sharing = SharedCalls(known, device, on_noise=on_noise)
     with ExitStack() as modules:
         if not is_compiled(model):  # which is one call
@@ -173,14 +175,16 @@ def shared_passes(
             if is_compiled(model):
                 found.append(run(None, has_grad))
                 continue
-            before = save_random_state(device), _saved_buffers(model) if number else [], random.getstate()
+            if number:
+                _copy_buffers(parts, copies)
+            before = save_random_state(device), random.getstate()
             sharing.next_pass(has_grad=has_grad)
             try:
                 found.append(run(sharing, has_grad))
             except StaleTensorError:
                 restore_random_state(before[0], device)
-                random.setstate(before[2])
-                for buffer, value in before[1]:
+                random.setstate(before[1])
+                for buffer, (_, value) in copies.items():
                     buffer.copy_(value)
                 modules.close()
                 sharing = SharedCalls(known, device, cache_writes=False, on_noise=on_noise)
@@ -190,18 +194,24 @@ def shared_passes(
     return found
 
 
-def _known_tensors(model: nn.Module, inputs: Any) -> list[Tensor]:
+def _known_tensors(modules: list[nn.Module], inputs: Any) -> list[Tensor]:
     """Tensors that are the same in every pass. The running statistics of a batch norm are not."""
     tensors = tree_leaves(inputs)
-    for module in model.modules():
+    for module in modules:
         tensors += module._parameters.values()
         if not isinstance(module, NORMS):
             tensors += module._buffers.values()
     return [tensor for tensor in tensors if isinstance(tensor, Tensor) and not is_lazy(tensor)]
 
 
-def _saved_buffers(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
-    return [(buffer, buffer.clone()) for buffer in model.buffers() if not is_lazy(buffer)]
+def _copy_buffers(modules: list[nn.Module], copies: dict[Tensor, tuple[int | None, Tensor]]) -> None:
+    """Copy the buffers that have changed since their last copy."""
+    for module in modules:
+        for buffer in module._buffers.values():
+            if buffer is not None and not is_lazy(buffer):
+                version = None if buffer.is_inference() else buffer._version  # an inference tensor has none
+                if version is None or copies.get(buffer, (None,))[0] != version:
+                    copies[buffer] = version, buffer.clone()
 
 
 def noise_in_mode(model: nn.Module, modules: Sequence[nn.Module]) -> AbstractContextManager[None]:

@@ -11,6 +11,7 @@ statistics.
 from __future__ import annotations
 
 import copy
+import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode, _pop_mode_temporarily
 
 from singleshot.sampling.noise import is_noise, is_torchs_own
-from singleshot.sampling.sharing import SharedCalls
+from singleshot.sampling.sharing import Description, SharedCalls
 from singleshot.sampling.state import is_lazy, replaced
 from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 
@@ -66,7 +67,9 @@ class _SharedForward:
         self.module = module
         self.sharing = sharing
         self.thread = threading.get_ident()
-        self.parts = list(module.modules())
+        self.parts = list(module.modules()) if module._modules else [module]
+        self.values: list[Any] = []
+        self.dropped = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         is_active = _get_current_function_mode() is self.sharing  # type: ignore[no-untyped-call]
@@ -78,16 +81,23 @@ class _SharedForward:
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return copy.deepcopy(self.original, memo)
 
-    def _state(self) -> tuple[Any, ...]:
+    def _state(self) -> Description:
         """What the output depends on besides the input: modes, weights, and tensors that were set as attributes."""
-        state: list[Any] = []
+        values: list[Any] = []
         for part in self.parts:
-            state.append(part.training)
-            state += part._parameters.values()
+            values += vars(part).values()
+            values += part._parameters.values()
             if not isinstance(part, NORMS):
-                state += part._buffers.values()
-            state += (value for value in vars(part).values() if isinstance(value, (Tensor, int, float)))
-        return tuple(state)
+                values += part._buffers.values()
+        # The values seen last are kept alive: one that is identical has not been replaced.
+        is_unchanged = len(values) == len(self.values) and all(map(operator.is_, values, self.values))
+        if not is_unchanged or self.sharing.dropped != self.dropped:
+            relevant = [value for value in values if isinstance(value, (Tensor, int, float))]
+            self.values, self.dropped = values, self.sharing.dropped
+            self.state = self.sharing.describe(relevant)
+            if any(storage.maker is not None for storage in self.state.reads):
+                self.values = []  # such a tensor may be written to in a pass
+        return self.state
 
 
 def _divide(model: nn.Module) -> tuple[list[nn.Module], dict[nn.Module, list[nn.Module]]]:

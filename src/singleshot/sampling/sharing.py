@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._autograd import _top_saved_tensors_default_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -88,6 +89,18 @@ class _Call:
         self.last_used = last_used  # the number of a pass
 
 
+class Description:
+    """What identifies some arguments in a key, the shared storages and the tensors among them."""
+
+    __slots__ = ("is_shared", "parts", "reads", "tensors")
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.parts = parts
+        self.reads: list[_Storage] = []
+        self.tensors: list[Tensor] = []
+        self.is_shared = True  # whether all are known and none depends on noise
+
+
 class SharedCalls(TorchFunctionMode):
     """Caches torch calls over several passes of one model.
 
@@ -112,7 +125,9 @@ class SharedCalls(TorchFunctionMode):
         self.cache_writes = cache_writes
         self.on_noise = on_noise
         self.has_grad = True
+        self.dropped = 0  # storages that were dropped so far
         self._pass = 0
+        self._generator: bytes | None = None  # the state of the generators, if no call has run since it was read
         self._occurrences: Counter[Key] = Counter()  # of each call in this pass: equal calls make separate tensors
         self._calls: dict[Key, _Call] = {}
         self._uncached: set[Key] = set()
@@ -126,6 +141,7 @@ class SharedCalls(TorchFunctionMode):
     def next_pass(self, *, has_grad: bool = True) -> None:
         """Start another pass. A pass without gradients may use cached tensors that have a graph."""
         self.has_grad = has_grad
+        self._generator = None
         self._pass += 1
         self._occurrences.clear()
         for storage in self._written:
@@ -153,7 +169,7 @@ class SharedCalls(TorchFunctionMode):
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        state: tuple[Any, ...] = (),
+        state: Description | None = None,
     ) -> Any:
         """Return the output of ``function(*args, **kwargs)``, cached under ``name`` and the identity of its inputs.
 
@@ -164,7 +180,8 @@ class SharedCalls(TorchFunctionMode):
             kwargs: keyword arguments.
             state: what else the output depends on, such as the weights of a module.
         """
-        key, reads, tensors = self._key(name, args, kwargs, state)
+        key, inputs = self._key(name, args, kwargs, state)
+        reads, tensors = inputs.reads, inputs.tensors
         call = self._find(key) if key is not None else None
         if call is not None:
             call.last_used = self._pass
@@ -174,11 +191,14 @@ class SharedCalls(TorchFunctionMode):
         announced = _announced_writes(name, kwargs, tensors)
         self._check_current(reads, announced)
         before = [_version(tensor) for tensor in tensors]
-        generator = generator_state(self.device) if key is not None else None
+        generator = (self._generator or generator_state(self.device)) if key is not None else None
+        self._generator = None
         output = function(*args, **kwargs)
         written = [tensor for tensor, version in zip(tensors, before, strict=True) if _version(tensor) != version]
         written += (tensor for tensor in announced if tensor.is_inference())  # which has no version
-        drew = generator is not None and generator != generator_state(self.device)
+        if key is not None:
+            self._generator = generator_state(self.device)
+        drew = key is not None and self._generator != generator
         if drew and self.on_noise is not None:
             self.on_noise(name)
         if key is None or drew:
@@ -188,52 +208,67 @@ class SharedCalls(TorchFunctionMode):
         return output
 
     def _key(
-        self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any], state: tuple[Any, ...]
-    ) -> tuple[Key | None, list[_Storage], list[Tensor]]:
-        """Return the key of a call, None if it depends on noise; the shared storages it reads; all its tensors."""
-        parts: list[Any] = [
-            name,
-            torch.is_grad_enabled(),
-            torch.is_inference_mode_enabled(),
-            torch.get_default_dtype(),
-            torch.is_autocast_enabled(self._autocast) and torch.get_autocast_dtype(self._autocast),
-            torch._C._autograd._top_saved_tensors_default_hooks(True),  # a checkpointed region must run all its calls
-        ]
-        reads: list[_Storage] = []
-        tensors: list[Tensor] = []
-        if not self._describe((args, kwargs, state), parts, reads, tensors):
-            return None, reads, tensors
-        key = tuple(parts)
+        self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any], state: Description | None
+    ) -> tuple[Key | None, Description]:
+        """Return the key of a call, None if it depends on noise, and what it reads."""
+        inputs = Description(
+            [
+                name,
+                torch.is_grad_enabled(),
+                torch.is_inference_mode_enabled(),
+                torch.get_default_dtype(),
+                torch.is_autocast_enabled(self._autocast) and torch.get_autocast_dtype(self._autocast),
+                _top_saved_tensors_default_hooks(True),  # a checkpointed region must run all its calls
+            ]
+        )
+        self._describe(args, inputs)
+        self._describe(kwargs.items(), inputs)
+        if state is not None:
+            inputs.parts += state.parts
+            inputs.reads += state.reads
+            inputs.tensors += state.tensors
+            inputs.is_shared = inputs.is_shared and state.is_shared
+        if not inputs.is_shared:
+            return None, inputs
+        key = tuple(inputs.parts)
         self._occurrences[key] += 1
         key = (*key, self._occurrences[key])
-        return (None if key in self._uncached else key), reads, tensors
+        return (None if key in self._uncached else key), inputs
 
-    def _describe(self, items: Iterable[Any], parts: list[Any], reads: list[_Storage], tensors: list[Tensor]) -> bool:
-        """Append what identifies the items to ``parts``; return whether all are known and none depends on noise."""
-        is_shared = True
+    def describe(self, items: Iterable[Any]) -> Description:
+        """What identifies these items in a key."""
+        description = Description([])
+        self._describe(items, description)
+        return description
+
+    def _describe(self, items: Iterable[Any], into: Description) -> None:
         for item in items:
-            if isinstance(item, Tensor):
-                tensors.append(item)
+            kind = type(item)
+            if kind in _VALUES:
+                into.parts += (kind, item)
+            elif item is None or item is Ellipsis:
+                into.parts.append(item)
+            elif kind is tuple or kind is list:
+                into.parts += (kind, len(item))
+                self._describe(item, into)
+            elif isinstance(item, Tensor):
+                into.tensors.append(item)
                 storage = self._of_tensor.get(id(item))
                 if storage is None:
-                    is_shared = False
+                    into.is_shared = False
                 else:
-                    parts += (id(item), storage.seen)
-                    reads.append(storage)
-            elif item is None or item is Ellipsis:
-                parts.append(item)
-            elif isinstance(item, _VALUES):
-                parts += (type(item), item)
+                    into.parts += (id(item), storage.seen)
+                    into.reads.append(storage)
             elif isinstance(item, (tuple, list, dict)):
-                parts += (type(item), len(item))
-                inner = item.items() if isinstance(item, dict) else item
-                is_shared = self._describe(inner, parts, reads, tensors) and is_shared
-            elif isinstance(item, slice):
-                parts.append(slice)
-                is_shared = self._describe((item.start, item.stop, item.step), parts, reads, tensors) and is_shared
+                into.parts += (kind, len(item))
+                self._describe(item.items() if isinstance(item, dict) else item, into)
+            elif isinstance(item, _VALUES):  # of a subclass
+                into.parts += (kind, item)
+            elif kind is slice:
+                into.parts.append(slice)
+                self._describe((item.start, item.stop, item.step), into)
             else:
-                is_shared = False
-        return is_shared
+                into.is_shared = False
 
     def _find(self, key: Key) -> _Call | None:
         call = self._calls.get(key)
@@ -298,6 +333,7 @@ class SharedCalls(TorchFunctionMode):
             storage = storages.pop()
             if self._storages.get(storage.address) is storage:
                 del self._storages[storage.address]
+                self.dropped += 1
                 self._written.discard(storage)
                 for tensor in storage.tensors:
                     del self._of_tensor[id(tensor)]
