@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +21,8 @@ from singleshot.predictions.file import Predictions
 from singleshot.predictions.selection import ARRAY_KINDS, SET_KIND, Kind, Selection
 from singleshot.predictions.validation import LABEL_MEANINGS
 
-MAX_COLUMN_MAJOR = 2**30  # bytes of a column-major array, which must be read as a whole
-MAX_WHOLE_PASSES = 2**28  # bytes of stochastic passes that are read as a whole
-MAX_STREAMED = 2**35  # bytes that the streams of passes read in total: two minutes of decompression at 260 MB/s
-READ_BYTES = 2**20  # per read, because the stream of an archive makes a copy
+MAX_COPIED = 2**33  # bytes of an array that is copied to a temporary file
+READ_BYTES = 2**19  # per read, because the stream of an archive makes a copy
 MAX_NAME_BYTES = 2**28
 NPY = ".npy"
 STREAMABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -36,12 +36,12 @@ def open_npz(path: Path, selection: Selection) -> Predictions:
     """
     with zipfile.ZipFile(path) as archive:
         files = archive.namelist()
-        if len(set(files)) < len(files):
-            raise ValueError(f"{path} contains two arrays with the same name")
-        names = [name.removesuffix(NPY) for name in files if name.endswith(NPY)]
-        found = open_arrays(path, names, lambda name: _member_array(path, archive, name), selection)
-        class_names = _texts(path, archive, "class_names") if "class_names" in names else None
-        meaning = _texts(path, archive, "labels_are") if "labels_are" in names else ()
+    if len(set(files)) < len(files):
+        raise ValueError(f"{path} contains two arrays with the same name")
+    names = [name.removesuffix(NPY) for name in files if name.endswith(NPY)]
+    found = open_arrays(path, names, lambda name: _stored_array(partial(_opened_member, path, name)), selection)
+    class_names = _texts(path, "class_names") if "class_names" in names else None
+    meaning = _texts(path, "labels_are") if "labels_are" in names else ()
     labels_are = next((known for known in LABEL_MEANINGS if meaning == (known,)), None)
     return replace(found, class_names=class_names, labels_are=labels_are)
 
@@ -56,47 +56,32 @@ def open_npy(path: Path, selection: Selection) -> Predictions:
     labels = Path(selection.labels)
     if labels.suffix.lower() != NPY or not labels.is_file():
         raise ValueError(f"--labels {labels} must be an existing .npy file with a label for each row of {path}")
-    return from_arrays(path, kind, _file_array(path), _file_array(labels))
+    return from_arrays(
+        path, kind, _stored_array(partial(_opened_file, path)), _stored_array(partial(_opened_file, labels))
+    )
 
 
-def _member_array(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
-    with _opened_member(path, archive, name) as (_, header):
-        if len(header.shape) == 3:
-            _check_passes_size(header)
-
-    def read(rows: int) -> Iterator[NDArray[Any]]:
-        with zipfile.ZipFile(path) as reopened, ExitStack() as stack:
-            file, header = stack.enter_context(_opened_member(path, reopened, name))
-            if len(header.shape) != 3:
-                yield from _read_blocks(file, header, rows)
-                return
-            others = range(_pass_streams(header) - 1)
-            files = [file, *(stack.enter_context(_opened_member(path, reopened, name))[0] for _ in others)]
-            yield from _read_pass_blocks(files, header, rows)
-
-    return StoredArray(header.name, header.dtype, header.shape, read)
-
-
-def _file_array(path: Path) -> StoredArray:
-    with _opened_file(path) as (_, header):
+def _stored_array(opened: Callable[[], AbstractContextManager[tuple[IO[bytes], _Header]]]) -> StoredArray:
+    with opened() as (_, header):
         pass
 
     def read(rows: int) -> Iterator[NDArray[Any]]:
-        with _opened_file(path) as (file, header):
+        with opened() as (file, header):
             yield from _read_blocks(file, header, rows)
 
     return StoredArray(header.name, header.dtype, header.shape, read)
 
 
 @contextmanager
-def _opened_member(path: Path, archive: zipfile.ZipFile, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
-    info = archive.getinfo(name + NPY)
-    if info.compress_type not in STREAMABLE:
-        raise ValueError(
-            f"{path}: array {name!r} is compressed with an unsupported method; numpy.savez_compressed uses deflate"
-        )
-    with archive.open(info) as file:
-        yield file, _read_header(file, info.file_size, f"{path}: array {name!r}")
+def _opened_member(path: Path, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
+    with zipfile.ZipFile(path) as archive:
+        info = archive.getinfo(name + NPY)
+        if info.compress_type not in STREAMABLE:
+            raise ValueError(
+                f"{path}: array {name!r} is compressed with an unsupported method; numpy.savez_compressed uses deflate"
+            )
+        with archive.open(info) as file:
+            yield file, _read_header(file, info.file_size, f"{path}: array {name!r}")
 
 
 @contextmanager
@@ -105,9 +90,9 @@ def _opened_file(path: Path) -> Iterator[tuple[IO[bytes], _Header]]:
         yield file, _read_header(file, path.stat().st_size, str(path))
 
 
-def _texts(path: Path, archive: zipfile.ZipFile, name: str) -> tuple[str, ...]:
+def _texts(path: Path, name: str) -> tuple[str, ...]:
     """Read an array of texts. Its header is checked before anything is decompressed."""
-    with _opened_member(path, archive, name) as (file, header):
+    with _opened_member(path, name) as (file, header):
         if len(header.shape) != 1 or header.dtype.kind not in "USiu":
             raise ValueError(f"{header.name} must be a list of names, got {header.dtype} of shape {header.shape}")
         if header.dtype.itemsize > MAX_LABEL_LENGTH or header.size > MAX_NAME_BYTES:
@@ -172,73 +157,37 @@ def _read_header(file: IO[bytes], size: int, name: str) -> _Header:
 
 
 def _read_blocks(file: IO[bytes], header: _Header, rows: int) -> Iterator[NDArray[Any]]:
-    """Yield blocks of rows from a stream positioned after the header."""
-    length = header.shape[0]
-    if header.column_major:  # the first row is complete only at the end of the file
-        if header.size > MAX_COLUMN_MAJOR:
-            raise ValueError(_too_large(header))
-        whole = _read_whole(file, header)
-        for first in range(0, length, rows):
-            yield np.ascontiguousarray(whole[first : first + rows])
+    """Yield blocks of examples from a stream positioned after the header."""
+    if header.column_major or len(header.shape) == 3:
+        yield from _read_copied_blocks(file, header, rows)
         return
+    length = header.shape[0]
     for first in range(0, length, rows):
         count = min(rows, length - first)
         yield _read(file, header, count).reshape(count, *header.shape[1:])
 
 
-def _check_passes_size(header: _Header) -> None:
-    """Check that passes (T, N, C) are small enough to be read as a whole, or in streams in reasonable time."""
-    if _pass_streams(header) == 1:
-        return
-    if header.column_major:
-        raise ValueError(_too_large(header))
-    passes = header.shape[0]
-    total = header.size * (passes + 1) // 2
-    if total > MAX_STREAMED:
+def _read_copied_blocks(file: IO[bytes], header: _Header, rows: int) -> Iterator[NDArray[Any]]:
+    """Yield blocks of an array whose examples are not stored one after the other, from a mapped temporary copy."""
+    if header.size > MAX_COPIED:
         raise ValueError(
-            f"{header.name} has {header.size:,} bytes, and reading its {passes:,} passes in parallel streams takes "
-            f"{total:,}, more than {MAX_STREAMED:,}; store them as .safetensors, or store fewer passes"
+            f"{header.name} has {header.size:,} bytes; at most {MAX_COPIED:,} are supported for stochastic passes and "
+            "for column-major order; save np.ascontiguousarray() of scores, and passes as .safetensors"
         )
-
-
-def _pass_streams(header: _Header) -> int:
-    """Number of streams that `_read_pass_blocks` needs: one that is read as a whole, or one per pass."""
-    return 1 if header.size <= MAX_WHOLE_PASSES else header.shape[0]
-
-
-def _read_pass_blocks(files: Sequence[IO[bytes]], header: _Header, rows: int) -> Iterator[NDArray[Any]]:
-    """Yield blocks (T, n, C) of an array (T, N, C) from streams positioned after the header.
-
-    The passes are stored one after the other, and a block needs rows of each. A single stream is read as a whole. Each
-    of T streams reads through the passes before its own, T² / 2 in total, but memory holds only one block.
-    """
-    if len(files) == 1:
-        whole = _read_whole(files[0], header)
-        for first in range(0, header.shape[1], rows):
-            yield np.ascontiguousarray(whole[:, first : first + rows])
-        return
-    _, length, classes = header.shape
-    for number, file in enumerate(files):
-        # Reading instead of seeking lets the last stream verify the archive's checksum.
-        for _ in _read_blocks(file, replace(header, shape=(number * length, classes)), rows):
-            pass
-    one_pass = replace(header, shape=(length, classes))
-    for blocks in zip(*(_read_blocks(file, one_pass, rows) for file in files), strict=True):
-        yield np.stack(blocks)
-
-
-def _too_large(header: _Header) -> str:
-    return f"{header.name} is stored in column-major order and too large; save np.ascontiguousarray() of it"
-
-
-def _read_whole(file: IO[bytes], header: _Header) -> NDArray[Any]:
-    values = _read(file, header, header.shape[0])
-    return values.reshape(header.shape[::-1]).T if header.column_major else values.reshape(header.shape)
+    order: Literal["F", "C"] = "F" if header.column_major else "C"
+    with tempfile.TemporaryFile() as copy:
+        values = replace(header, shape=(math.prod(header.shape),), column_major=False)
+        for block in _read_blocks(file, values, READ_BYTES // header.dtype.itemsize):
+            copy.write(block.data)
+        copy.flush()
+        mapped = np.memmap(copy, header.dtype, "r", shape=header.shape, order=order)
+        for first in range(0, header.shape[-2], rows):
+            yield np.array(mapped[..., first : first + rows, :], order="C")
 
 
 def _read(file: IO[bytes], header: _Header, rows: int) -> NDArray[Any]:
     size = rows * header.row_bytes
-    data = np.empty(size, np.uint8)  # bounded by the callers, because a header can claim any size
+    data = np.empty(size, np.uint8)  # the callers limit the rows, because a header can claim any size
     filled = 0
     while filled < size:
         count = file.readinto(data[filled : filled + READ_BYTES])  # type: ignore[attr-defined]
