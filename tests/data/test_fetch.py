@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -124,7 +125,7 @@ def test_existing_folder_is_restored_if_the_archive_is_refused(
     train = tmp_path / "root" / "cifar-100-binary" / "train.bin"
     train.parent.mkdir(parents=True)
     train.write_bytes(b"half")
-    with pytest.raises(ValueError, match=r"cifar-100-binary\.tar\.gz: refused to extract .*evil"):
+    with pytest.raises(tarfile.OutsideDestinationError, match="evil"):
         fetch("cifar100", tmp_path / "root")
     assert train.read_bytes() == b"half"
     assert not list(tmp_path.rglob("evil"))

@@ -56,7 +56,7 @@ class Publication:
     downloads: tuple[RemoteFile, ...]
     layouts: tuple[DatasetLayout, ...]
     class_names: tuple[str, ...] = ()  # if the files do not contain them
-    unpacked_bytes: int = 0  # approximate content of the archive; 0 if the files are not archived
+    is_archived: bool = False
 
     @property
     def images(self) -> int:

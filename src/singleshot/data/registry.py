@@ -86,4 +86,4 @@ def _published_source(published: Publication, root: Path) -> ImageSource:
         return mnist_source(published, folder, paths)
     from singleshot.data.formats.cifar import cifar_source
 
-    return cifar_source(published, folder, paths, pickled=layout.name == "python")
+    return cifar_source(published, layout, folder, paths)

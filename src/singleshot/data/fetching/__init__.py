@@ -1,1 +1,1 @@
-"""Published datasets: checksums, downloads, archives and verification."""
+"""Published datasets: downloads and verification."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import tarfile
+import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 from singleshot.common.files import FolderNotUsableError, exclusive
 from singleshot.data.catalogue import PUBLICATIONS, Publication, RemoteFile, unknown_dataset
-from singleshot.data.fetching.archive import extract
 from singleshot.data.fetching.check import CheckResult, check_dataset, file_fault
 from singleshot.data.fetching.download import DownloadError, download_file
 from singleshot.data.locations import DATA_VARIABLE, resolve_data_root
@@ -52,7 +54,7 @@ def _fetch(
     print_status(f"{published.title}: {published.download_bytes / 1e6:,.0f} MB from {published.homepage}")
     print_status(f"terms: {published.terms}")
     folder = root / published.folders[0]
-    if published.unpacked_bytes:
+    if published.is_archived:
         for remote in published.downloads:
             _fetch_archive(published, remote, root, on_download(remote.name))
     else:
@@ -78,17 +80,19 @@ def _fetch_archive(published: Publication, remote: RemoteFile, root: Path, on_pr
     keep_archive = archive.exists()  # it was put there by the user
     _download(published, remote, archive, on_progress)
     for leftover in root.glob(f".{archive.name}.*"):  # of a killed process
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-    aside = _move_aside(folder, "is damaged or incomplete") if folder.exists() else None
+        shutil.rmtree(leftover, ignore_errors=True)
     print_status(f"unpacking {archive.name} to {folder}")
-    try:
-        # Twice the expected size allows for small extra files, but not for a decompression bomb.
-        extract(archive, root, max_bytes=2 * published.unpacked_bytes)
-    except BaseException:
-        if aside and not folder.exists():
-            aside.rename(folder)
-        raise
+    with tempfile.TemporaryDirectory(dir=root, prefix=f".{archive.name}.") as temporary:
+        # The checksum was verified. Still, neither of these writes outside of the folder.
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as zip_file:
+                zip_file.extractall(temporary)
+        else:
+            with tarfile.open(archive) as tar_file:
+                tar_file.extractall(temporary, filter="data")
+        if folder.exists():
+            _move_aside(folder, "is damaged or incomplete")
+        (Path(temporary) / folder.name).rename(folder)
     if not keep_archive:
         archive.unlink()
 
