@@ -1,21 +1,15 @@
-"""Messages and progress bars on standard error."""
+"""Progress bars on standard error, and errors that do not end a command."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from singleshot.common.text import printable, printable_lines
+from singleshot.common.text import print_status, printable
 
 if TYPE_CHECKING:
-    from singleshot.data.progress import ProgressCallback
-
-
-def say(text: str) -> None:
-    """Print a message on standard error."""
-    print(printable_lines(text), file=sys.stderr, flush=True)
+    from singleshot.data.fetching.check import ProgressCallback
 
 
 @contextmanager
@@ -46,7 +40,7 @@ def bars() -> Iterator[Callable[[str, str], ProgressCallback]]:
                 progress.update(task, completed=done, total=total, amount=amount, visible=True)
                 before, tenths = tenths, done * 10 // total
                 if progress.disable and tenths > before:
-                    say(f"{title}: {amount}")
+                    print_status(f"{title}: {amount}")
 
             return advance
 
@@ -61,4 +55,6 @@ def failure_allowed(retry: str) -> Iterator[None]:
     except BrokenPipeError:  # the reader of standard output has closed it
         raise
     except Exception as error:  # a full disk, a damaged file, a missing package
-        say(f"singleshot: no page was written ({type(error).__name__}: {error}); {printable(retry)} tries again")
+        print_status(
+            f"singleshot: no page was written ({type(error).__name__}: {error}); {printable(retry)} tries again"
+        )

@@ -15,10 +15,9 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from singleshot.cli.display import say
 from singleshot.common.errors import StoppedError
 from singleshot.common.files import FolderNotUsableError, exclusive, is_held
-from singleshot.common.text import printable, printable_lines
+from singleshot.common.text import print_status, printable, printable_lines
 from singleshot.grid.engine import Engine, Grid, GridWatcher, Outcome, run_grid
 from singleshot.grid.job import Job
 from singleshot.grid.progress import JobProgress, estimate_seconds, progress_of
@@ -59,7 +58,7 @@ def raise_failures(failed: Sequence[Outcome]) -> None:
 def report_skipped(store: ResultStore) -> None:
     """Print the reason for each file that the store skipped."""
     for reason in store.skipped:
-        say(f"Skipped {printable(reason)}.")
+        print_status(f"Skipped {printable(reason)}.")
 
 
 class _GridDisplay(GridWatcher):
@@ -78,7 +77,7 @@ class _GridDisplay(GridWatcher):
         self.progress.disable = not self.progress.console.is_terminal
         done, total = self._count()
         if done:
-            say(f"{done} of {total} runs were already finished.")
+            print_status(f"{done} of {total} runs were already finished.")
         self._task = self.progress.add_task("", total=total, completed=done, last="")
 
     def started(self, job: Job) -> None:
@@ -108,7 +107,7 @@ class _GridDisplay(GridWatcher):
 
     def _line(self, text: str) -> None:
         if self.progress.disable:
-            say(text)
+            print_status(text)
         else:
             self.progress.console.print(printable_lines(text), markup=False, highlight=False)
 
@@ -119,7 +118,7 @@ def show_plan(request: GridRequest, output: Path, *, jobs: int, data_root: Path 
     planned = {job.key: job for grid in request.grids() for job in grid.jobs(store)}
     todo = [job for job in planned.values() if job not in store]
     if todo:
-        say(f"{len(todo)} of {len(planned)} runs to do; timing a few steps of each kind ...")
+        print_status(f"{len(todo)} of {len(planned)} runs to do; timing a few steps of each kind ...")
     seconds = estimate_seconds(todo, data_root=data_root)
     # With any number of processes, at least the time of the longest run and of the run it requires.
     chains = [seconds[job.key] + (seconds.get(job.requires.key, 0) if job.requires else 0) for job in todo]
@@ -161,7 +160,7 @@ def show_status(output: Path, *, as_json: bool) -> None:
             progress = _progress(request, store, output)
             live.update(_active(progress), refresh=True)
     if any(one.state != "done" for one in progress):
-        say("No process is running this grid; repeat the original command to resume it.")
+        print_status("No process is running this grid; repeat the original command to resume it.")
 
 
 def _progress(request: GridRequest, store: ResultStore, output: Path) -> list[JobProgress]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from singleshot.cli.display import failure_allowed, say
+from singleshot.cli.display import failure_allowed
 from singleshot.cli.options import check_seeds_and_jobs
+from singleshot.common.text import print_status
 
 if TYPE_CHECKING:
     from singleshot.grid.engine import Engine
@@ -111,7 +112,7 @@ def _reproduce(request: GridRequest, output: Path, engine: Engine, table_format:
     if isinstance(engine, LocalEngine):
         _write_page(grids[0], store, output, engine.data_root, rewrite=is_new or len(store.results) > before)
     else:
-        say("No page: the runs are on the machines of the cluster; use `singleshot report RUN...` there.")
+        print_status("No page: the runs are on the machines of the cluster; use `singleshot report RUN...` there.")
     raise_failures(failed)
 
 
@@ -144,7 +145,7 @@ def _write_page(grid: PaperGrid, store: ResultStore, output: Path, data_root: Pa
         if rewrite or not page.is_file():
             page.unlink(missing_ok=True)  # an outdated page must not remain if writing fails
             write_grid_page(grid, store, runs, page, data_root=data_root)
-        say(f"The page: {page}" if page.is_file() else f"No page: {runs} has no finished run.")
+        print_status(f"The page: {page}" if page.is_file() else f"No page: {runs} has no finished run.")
 
 
 def _print(made: Output, output: Path, table_format: TableFormat, as_json: bool) -> None:
@@ -158,8 +159,8 @@ def _print(made: Output, output: Path, table_format: TableFormat, as_json: bool)
         tables = (as_text(one, width) if table_format == "text" else convert(one) for one in made.tables.values())
         print("\n\n".join(tables))
     for reason in made.missing:
-        say(f"Not drawn: {reason}")
+        print_status(f"Not drawn: {reason}")
     folders = {"tables": bool(made.tables), "figures": bool(made.figures), "results": True}
     for name, was_written in folders.items():
         if was_written:
-            say(f"{name.capitalize()}: {output / name}")
+            print_status(f"{name.capitalize()}: {output / name}")

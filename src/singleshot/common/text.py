@@ -1,8 +1,10 @@
-"""Untrusted text escaped for the terminal, and values converted for JSON. Imports no torch, for the command line."""
+"""Messages escaped for the terminal, and values converted for JSON. Imports no torch, for the command line."""
 
 from __future__ import annotations
 
+import difflib
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
@@ -29,6 +31,11 @@ def printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
+def print_status(text: str) -> None:
+    """Print a message on standard error, with control characters escaped."""
+    print(printable_lines(text), file=sys.stderr, flush=True)
+
+
 def listed(names: Sequence[str], limit: int = 10) -> str:
     """Join the first few names and count the rest.
 
@@ -39,6 +46,13 @@ def listed(names: Sequence[str], limit: int = 10) -> str:
         return "nothing"
     more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
     return ", ".join(printable(name) for name in names[:limit]) + more
+
+
+def unknown_name(what: str, name: str, known: Sequence[str], also: str = "") -> ValueError:
+    """Return an error that suggests the nearest known name and lists all of them."""
+    nearest = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return ValueError(f"unknown {what} {name!r}; {hint}choose one of {', '.join(known)}{also}")
 
 
 def jsonable(value: Any) -> Any:

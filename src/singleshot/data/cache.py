@@ -16,11 +16,11 @@ import numpy as np
 
 from singleshot.common.files import FolderNotUsableError, exclusive, write_text
 from singleshot.common.npy import NpyWriter
+from singleshot.common.text import print_status
 from singleshot.data.decoding import PixelCounts
 from singleshot.data.image_source import ImageSource
 from singleshot.data.images import Dataset, Images
 from singleshot.data.locations import CACHE_VARIABLE, decoded_root
-from singleshot.data.progress import decoding_progress, print_status
 
 FORMAT = 1  # increase when the same files would be decoded to different pixels or stored differently
 MAX_EXAMPLES = 5  # unreadable images listed by name
@@ -136,11 +136,19 @@ def _build(entry: Path, source: ImageSource, image_size: int) -> None:
 
 def _decode(folder: Path, source: ImageSource, image_size: int) -> None:
     """Decode a source into a folder, one batch at a time."""
+    from rich.console import Console
+    from rich.progress import Progress
+
     counts = PixelCounts(source.channels)
     seen: dict[str, set[int]] = {"train": set(), "test": set()}
     unreadable: list[str] = []
     shape = (source.channels, image_size, image_size)
-    with decoding_progress(source.name, source.image_files) as advance:
+    if source.image_files:
+        print_status(f"decoding {source.image_files:,} images of {source.name}; this is done once")
+    console = Console(stderr=True)
+    is_quiet = source.image_files is None or not console.is_terminal
+    with Progress(console=console, disable=is_quiet) as progress:
+        task = progress.add_task("decoding", total=source.image_files)
         for split, read_batches in (("train", source.train), ("test", source.test)):
             with (
                 NpyWriter(folder / f"{split}_images.npy", np.dtype(np.uint8), shape) as images,
@@ -153,7 +161,7 @@ def _decode(folder: Path, source: ImageSource, image_size: int) -> None:
                     if split == "train":
                         counts.add(batch.images)
                     unreadable += batch.unreadable
-                    advance(len(batch.labels) + len(batch.unreadable))
+                    progress.advance(task, len(batch.labels) + len(batch.unreadable))
     absent = [name for label, name in enumerate(source.class_names) if label not in seen["train"]]
     if unreadable and (absent or not seen["test"]):
         what = f"training images for class {absent[0]!r}" if absent else "test images"

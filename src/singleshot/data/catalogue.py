@@ -5,8 +5,6 @@ The facts are in ``catalogue.json``. MNIST comes from mirrors, since its publish
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,10 +69,3 @@ class Publication:
 
 _CONTENT = Path(__file__).with_name("catalogue.json").read_bytes()
 PUBLICATIONS = {published.name: published for published in msgspec.json.decode(_CONTENT, type=list[Publication])}
-
-
-def unknown_dataset(name: str, names: Sequence[str], also: str = "") -> ValueError:
-    """Return an error that lists the known names and suggests the nearest."""
-    nearest = difflib.get_close_matches(name.lower().replace("-", "_"), names, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return ValueError(f"unknown dataset {name!r}; {hint}choose one of {', '.join(names)}{also}")

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from singleshot.data.catalogue import PUBLICATIONS, Publication, unknown_dataset
+from singleshot.common.text import unknown_name
+from singleshot.data.catalogue import PUBLICATIONS, Publication
 from singleshot.data.locations import DATA_VARIABLE, candidate_folders, find_dataset, find_file, resolve_data_root
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def find_source(name: str, root: Path) -> ImageSource:
         from singleshot.data.formats.folder import folder_source
 
         return folder_source(folder)
-    raise unknown_dataset(name, _NAMES, ", or give a folder of images by class")
+    raise unknown_name("dataset", name, _NAMES, ", or give a folder of images by class")
 
 
 def _published_source(published: Publication, root: Path) -> ImageSource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -61,9 +61,7 @@ class DenseLayer(nn.Module):
         return torch.cat([x, self.branch(x)], dim=1)
 
 
-def densenet40_12(num_classes: int, **options: Any) -> DenseNet:
-    """DenseNet-40-12, with the options of :class:`DenseNet`."""
-    return DenseNet(12, 12, num_classes, **options)
+densenet40_12 = partial(DenseNet, 12, 12)
 
 
 def _activated_convolution(inputs: int, outputs: int, size: int, dropout: float) -> list[nn.Module]:

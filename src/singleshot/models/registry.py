@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 
 from torch import nn
 
 from singleshot.common.checks import check_range
+from singleshot.common.text import unknown_name
 from singleshot.models.densenet import densenet40_12
 from singleshot.models.resnet import resnet18, resnet34
 from singleshot.models.vgg import vgg16
@@ -42,9 +42,7 @@ def create_model(
     0.5
     """
     if name not in _NETWORKS:
-        nearest = difflib.get_close_matches(str(name).lower(), list_models(), n=1)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise ValueError(f"unknown model {name!r}; {hint}choose one of {', '.join(list_models())}")
+        raise unknown_name("model", str(name), list_models())
     build, option = _NETWORKS[name]
     if noise is None:
         return build(num_classes, in_channels=in_channels, width=width)

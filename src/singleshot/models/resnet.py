@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from torch import nn
 
@@ -50,14 +50,8 @@ class ResNet(nn.Sequential):
         initialize_convolutions(self)
 
 
-def resnet18(num_classes: int, **options: Any) -> ResNet:
-    """ResNet-18, with the options of :class:`ResNet`."""
-    return ResNet((2, 2, 2, 2), num_classes, **options)
-
-
-def resnet34(num_classes: int, **options: Any) -> ResNet:
-    """ResNet-34, with the options of :class:`ResNet`."""
-    return ResNet((3, 4, 6, 3), num_classes, **options)
+resnet18 = partial(ResNet, (2, 2, 2, 2))
+resnet34 = partial(ResNet, (3, 4, 6, 3))
 
 
 def _basic_block(inputs: int, outputs: int, stride: int, survival: float) -> StochasticDepthBlock:

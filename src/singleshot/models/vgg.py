@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from torch import nn
 
@@ -59,6 +59,4 @@ class VGG(nn.Sequential):
             nn.init.zeros_(layer.bias)
 
 
-def vgg16(num_classes: int, **options: Any) -> VGG:
-    """VGG-16, with the options of :class:`VGG`."""
-    return VGG((2, 2, 3, 3, 3), num_classes, **options)
+vgg16 = partial(VGG, (2, 2, 3, 3, 3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -78,6 +78,4 @@ class WideBlock(nn.Module):
         return out
 
 
-def wide_resnet16_8(num_classes: int, **options: Any) -> WideResNet:
-    """WideResNet-16-8, with the options of :class:`WideResNet`."""
-    return WideResNet(2, 8, num_classes, **options)
+wide_resnet16_8 = partial(WideResNet, 2, 8)

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,15 @@ import msgspec
 
 from singleshot.data.catalogue import PUBLICATIONS, KnownFile, Publication
 from singleshot.data.locations import candidate_folders, find_dataset, find_file, resolve_data_root
-from singleshot.data.progress import ProgressCallback
 
 if TYPE_CHECKING:
     from singleshot.data.image_source import ImageSource
 
 CHUNK = 2**20
 IMAGE_SIZE = 32  # for test decoding
+
+ProgressCallback = Callable[[int, "int | None"], None]
+"""Called with the amount done and the total, or None if the total is unknown."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from singleshot import __version__
-from singleshot.data.fetching.check import file_fault
-from singleshot.data.progress import ProgressCallback
+from singleshot.data.fetching.check import ProgressCallback, file_fault
 
 CHUNK = 2**18
 TIMEOUT = 30.0  # seconds without any data

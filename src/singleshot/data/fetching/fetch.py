@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from singleshot.common.files import FolderNotUsableError, exclusive
-from singleshot.data.catalogue import PUBLICATIONS, Publication, RemoteFile, unknown_dataset
-from singleshot.data.fetching.check import CheckResult, check_dataset, file_fault
+from singleshot.common.text import print_status, unknown_name
+from singleshot.data.catalogue import PUBLICATIONS, Publication, RemoteFile
+from singleshot.data.fetching.check import CheckResult, ProgressCallback, check_dataset, file_fault
 from singleshot.data.fetching.download import DownloadError, download_file
 from singleshot.data.locations import DATA_VARIABLE, resolve_data_root
-from singleshot.data.progress import ProgressCallback, print_status
 
 
 def fetch_dataset(
@@ -32,7 +32,7 @@ def fetch_dataset(
     if name == "digits":
         raise ValueError("digits is bundled with scikit-learn; there is nothing to download")
     if name not in PUBLICATIONS:
-        raise unknown_dataset(name, list(PUBLICATIONS))
+        raise unknown_name("dataset", name, list(PUBLICATIONS))
     published = PUBLICATIONS[name]
     root = resolve_data_root(data_root)
     message = f"waiting for another process that is fetching {name}"
