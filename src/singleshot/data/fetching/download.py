@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import http.client
 import os
-import shutil
 import ssl
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -38,7 +38,7 @@ def download_file(url: str, target: Path, *, size: int, checksum: str, on_progre
 
     If the target already has the expected size and checksum ("sha256:…" or "md5:…"), nothing is downloaded. The bytes
     received so far are kept in ``TARGET.part``, and the next call resumes from there. The caller must make sure that no
-    other process downloads to the same target. Redirects to other schemes than http and https are refused.
+    other process downloads to the same target.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"url must begin with http:// or https://, got {url!r}")
@@ -90,7 +90,11 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
     headers = {"User-Agent": f"singleshot/{__version__}", "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
-    with _open(urllib.request.Request(url, headers=headers), part) as response:
+    with _network_errors(url, part):
+        response: http.client.HTTPResponse = urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=TIMEOUT
+        )
+    with response:
         total = response.headers.get("Content-Range", "").rpartition("/")[2]
         if response.status != 206:  # the server ignored the range
             start, total = 0, response.headers.get("Content-Length", "")
@@ -99,15 +103,14 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
             raise _TransferError("the server sent a different range than requested")
         if total.isdecimal() and int(total) != size:
             raise DownloadError(f"{url}: the server has a different file ({int(total):,} bytes, expected {size:,})")
-        free = shutil.disk_usage(part.parent).free + _length(part) - start
-        if free < size - start:
-            raise OSError(
-                errno.ENOSPC, f"{size - start:,} bytes are needed, but only {free:,} bytes are free", str(part)
-            )
         done = start
         with part.open("ab" if start else "wb") as file:
             on_progress(done, size)
-            while chunk := _read(response):
+            while True:
+                with _network_errors(url, part):
+                    chunk = response.read(CHUNK)
+                if not chunk:
+                    break
                 done += len(chunk)
                 if done > size:
                     raise DownloadError(f"{url}: the server sent more than the expected {size:,} bytes")
@@ -117,47 +120,24 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
         raise _TransferError(f"the connection ended after {done:,} of {size:,} bytes")
 
 
-def _open(request: urllib.request.Request, part: Path) -> http.client.HTTPResponse:
-    # The default opener also supports ftp and local files, to which a server could redirect.
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPErrorProcessor,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.UnknownHandler,
-    ):
-        opener.add_handler(handler())
+@contextmanager
+def _network_errors(url: str, part: Path) -> Iterator[None]:
+    """Raise a _TransferError for errors that may be temporary, and a DownloadError for others."""
     try:
-        response: http.client.HTTPResponse = opener.open(request, timeout=TIMEOUT)
+        yield
     except urllib.error.HTTPError as error:
         error.close()
         reason = f"the server responded with {error.code} ({error.reason})"
-        is_wrong_range = error.code == RANGE_NOT_SATISFIABLE and request.has_header("Range")
-        if is_wrong_range:
-            part.unlink()
-        if is_wrong_range or error.code in TEMPORARY_ERRORS:
-            raise _TransferError(reason) from None
-        raise DownloadError(f"{request.full_url}: {reason}") from None
+        if error.code == RANGE_NOT_SATISFIABLE:
+            part.unlink(missing_ok=True)
+        elif error.code not in TEMPORARY_ERRORS:
+            raise DownloadError(f"{url}: {reason}") from None
+        raise _TransferError(reason) from None
     except (OSError, http.client.HTTPException) as error:
-        cause = getattr(error, "reason", error)
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(cause, str | ssl.SSLCertVerificationError):  # another attempt would fail the same way
-            raise DownloadError(f"{request.full_url}: {cause}") from None
-        raise _connection_failed(cause) from None
-    return response
-
-
-def _read(response: http.client.HTTPResponse) -> bytes:
-    try:
-        return response.read(CHUNK)
-    except (OSError, http.client.HTTPException) as error:
-        raise _connection_failed(error) from None
-
-
-def _connection_failed(cause: Exception) -> _TransferError:
-    return _TransferError(f"the connection failed ({str(cause) or type(cause).__name__})")
+            raise DownloadError(f"{url}: {cause}") from None
+        raise _TransferError(f"the connection failed ({str(cause) or type(cause).__name__})") from None
 
 
 def _write(file: IO[bytes], chunk: bytes, path: Path) -> None:
