@@ -129,7 +129,5 @@ def fetch(name: Name, data_root: DataRoot = None) -> None:
     from singleshot.data.fetching.fetch import fetch_dataset
 
     with bars() as bar:
-        result = fetch_dataset(
-            name, data_root, on_download=lambda title: bar(title, "MB"), on_check=bar("checking", "images")
-        )
+        result = fetch_dataset(name, data_root, progress=bar)
     print(f"{name} is in {result.folder}")

@@ -141,12 +141,6 @@ def check_number(name: str, value: object) -> None:
         raise TypeError(f"{name} must be a number, got {value!r}")
 
 
-def check_counts(**counts: int) -> None:
-    """Check that each named count is an integer of at least 1."""
-    for name, count in counts.items():
-        check_size(name, count, least=1)
-
-
 def as_tensor(values: Any, name: str) -> Tensor:
     """Convert a tensor, an array, a pandas Series or DataFrame, or a list to a tensor without gradient."""
     if isinstance(values, Tensor):

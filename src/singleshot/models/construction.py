@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from torch import nn
 
-from singleshot.common.checks import check_counts, check_range
+from singleshot.common.checks import check_range, check_size
 
 
 def check_network(
     num_classes: int, in_channels: int, width: float, *, dropout: float = 0.0, survival: float = 1.0, **counts: int
 ) -> None:
     """Check the arguments of a network; other named counts must be at least 1."""
-    check_counts(num_classes=num_classes, in_channels=in_channels, **counts)
+    for name, count in {"num_classes": num_classes, "in_channels": in_channels, **counts}.items():
+        check_size(name, count, least=1)
     check_range("width", width, "(0, inf)")
     check_range("dropout", dropout, "[0, 1)")
     check_range("survival", survival, "(0, 1]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import check_counts
+from singleshot.common.checks import check_size
 
 
 class StochasticDepthBlock(nn.Module):
@@ -65,7 +65,7 @@ def linear_survival(blocks: int, last: float) -> list[float]:
     >>> linear_survival(4, last=0.5)
     [0.875, 0.75, 0.625, 0.5]
     """
-    check_counts(blocks=blocks)
+    check_size("blocks", blocks, least=1)
     check_survival(last=last)
     return [1 - block / blocks * (1 - last) for block in range(1, blocks + 1)]
 

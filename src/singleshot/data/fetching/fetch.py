@@ -16,18 +16,19 @@ from singleshot.data.fetching.check import CheckResult, ProgressCallback, check_
 from singleshot.data.fetching.download import DownloadError, download_file
 from singleshot.data.locations import DATA_VARIABLE, resolve_data_root
 
+ProgressFactory = Callable[[str, str], ProgressCallback]
+
 
 def fetch_dataset(
     name: str,
     data_root: Path | None = None,
     *,
-    on_download: Callable[[str], ProgressCallback] = lambda file: lambda done, total: None,
-    on_check: ProgressCallback = lambda done, total: None,
+    progress: ProgressFactory = lambda title, unit: lambda done, total: None,
 ) -> CheckResult:
     """Download and verify a dataset, unless it is already complete. Status messages go to standard error.
 
-    A damaged or partial copy is renamed, not deleted. ``on_download`` is called with the name of each file and returns
-    the progress callback of its download.
+    A damaged or partial copy is renamed, not deleted. ``progress`` is called with a title and a unit and returns the
+    callback that reports the progress.
     """
     if name == "digits":
         raise ValueError("digits is bundled with scikit-learn; there is nothing to download")
@@ -39,15 +40,13 @@ def fetch_dataset(
     try:
         # One lock per dataset: different datasets can be fetched at the same time.
         with exclusive(root / ".fetch" / name, before_waiting=lambda: print_status(message)):
-            return _fetch(published, root, on_download, on_check)
+            return _fetch(published, root, progress)
     except FolderNotUsableError as error:
         raise ValueError(f"the data root {root} {error}; choose another with --data-root or ${DATA_VARIABLE}") from None
 
 
-def _fetch(
-    published: Publication, root: Path, on_download: Callable[[str], ProgressCallback], on_check: ProgressCallback
-) -> CheckResult:
-    result = check_dataset(published.name, root, on_progress=on_check)
+def _fetch(published: Publication, root: Path, progress: ProgressFactory) -> CheckResult:
+    result = check_dataset(published.name, root, on_progress=progress("checking", "images"))
     if result.is_complete:
         print_status(f"{published.title} is already in {result.folder}, complete and verified")
         return result
@@ -56,15 +55,15 @@ def _fetch(
     folder = root / published.folders[0]
     if published.is_archived:
         for remote in published.downloads:
-            _fetch_archive(published, remote, root, on_download(remote.name))
+            _fetch_archive(published, remote, root, progress(remote.name, "MB"))
     else:
         for file in result.files:
             if file.fault and file.path.exists() and file.path.is_relative_to(folder):
                 _move_aside(file.path, f"is damaged ({file.fault})")
         for remote in published.downloads:
-            _download(published, remote, folder / remote.name, on_download(remote.name))
+            _download(published, remote, folder / remote.name, progress(remote.name, "MB"))
     print_status("verifying")
-    result = check_dataset(published.name, root, on_progress=on_check)
+    result = check_dataset(published.name, root, on_progress=progress("checking", "images"))
     if not result.is_complete:
         raise OSError(
             f"{published.title} was downloaded, but {result.folder or root} does not match the published dataset; "
