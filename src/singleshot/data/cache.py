@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import torch
 
 from singleshot.common.files import FolderNotUsableError, exclusive, write_text
 from singleshot.common.npy import NpyWriter
@@ -100,8 +101,6 @@ def _read_meta(entry: Path) -> Meta:
 
 
 def _read_split(entry: Path, split: str, shape: tuple[int, ...], classes: int) -> Images:
-    import torch
-
     # Copy on write: torch requires writable memory, and the file must not change.
     images = np.load(entry / f"{split}_images.npy", mmap_mode="c", allow_pickle=False)
     labels = np.load(entry / f"{split}_labels.npy", allow_pickle=False)

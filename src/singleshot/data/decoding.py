@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
+import PIL.Image
+import PIL.ImageOps
+from PIL.Image import Image
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -33,8 +31,6 @@ def decode_image(path: Path, size: int, channels: int) -> Pixels:
     One channel gives grayscale, three give RGB. Only the first frame is used, the EXIF orientation is applied, and
     transparent pixels become white.
     """
-    import PIL.Image
-
     if path.exists() and not path.is_file():  # opening a named pipe would block
         raise UnreadableImageError(f"{path} cannot be read: it is not a regular file")
     with warnings.catch_warnings():
@@ -67,8 +63,6 @@ def resize_images(images: Pixels, size: int) -> Pixels:
     """Resize images (N, C, H, W). Images that already have the size are returned unchanged."""
     if images.shape[2:] == (size, size):
         return images
-    import PIL.Image
-
     resized = np.empty((*images.shape[:2], size, size), np.uint8)
     for image, target in zip(images, resized, strict=True):
         for channel, plane in enumerate(image):
@@ -78,9 +72,6 @@ def resize_images(images: Pixels, size: int) -> Pixels:
 
 def _to_eight_bit(image: Image, mode: str) -> Image:
     """Convert to the mode, with the EXIF orientation applied and transparent pixels white."""
-    import PIL.Image
-    import PIL.ImageOps
-
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         # 16 bits. Pillow's own conversion clips values above 255 instead of scaling.
         image = PIL.Image.fromarray((np.asarray(image).astype(np.int32) >> 8).clip(0, 255).astype(np.uint8))
@@ -95,12 +86,10 @@ def _to_eight_bit(image: Image, mode: str) -> Image:
 
 def _resize_square(image: Image, size: int) -> Image:
     """Crop the largest central square and resize it."""
-    from PIL.Image import Resampling
-
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
     # When downscaling, Pillow widens the filter by the scale, which prevents aliasing.
-    return image.resize((size, size), Resampling.BICUBIC, box=(left, top, left + side, top + side))
+    return image.resize((size, size), PIL.Image.Resampling.BICUBIC, box=(left, top, left + side, top + side))
 
 
 class PixelCounts:

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 from singleshot.common.text import unknown_name
 from singleshot.data.catalogue import PUBLICATIONS, Publication
+from singleshot.data.formats.cifar import cifar_source
+from singleshot.data.formats.folder import folder_source
+from singleshot.data.formats.mnist import mnist_source
+from singleshot.data.formats.tiny_imagenet import tiny_imagenet_source
+from singleshot.data.image_source import ImageSource
 from singleshot.data.locations import DATA_VARIABLE, candidate_folders, find_dataset, find_file, resolve_data_root
 
 if TYPE_CHECKING:
-    from singleshot.data.image_source import ImageSource
     from singleshot.data.images import Dataset
 
 _NAMES = sorted([*PUBLICATIONS, "digits"])
@@ -55,8 +59,6 @@ def find_source(name: str, root: Path) -> ImageSource:
         return _published_source(PUBLICATIONS[name], root)
     folder = Path(name).expanduser()
     if folder.is_dir() or "/" in name or os.sep in name:
-        from singleshot.data.formats.folder import folder_source
-
         return folder_source(folder)
     raise unknown_name("dataset", name, _NAMES, ", or give a folder of images by class")
 
@@ -78,13 +80,7 @@ def _published_source(published: Publication, root: Path) -> ImageSource:
             f"{folder} is incomplete: missing {missing}; download it with: singleshot data fetch {published.name}"
         )
     if layout.name == "images by class":
-        from singleshot.data.formats.tiny_imagenet import tiny_imagenet_source
-
         return tiny_imagenet_source(folder)
     if layout.name == "idx":
-        from singleshot.data.formats.mnist import mnist_source
-
         return mnist_source(published, folder, paths)
-    from singleshot.data.formats.cifar import cifar_source
-
     return cifar_source(published, layout, folder, paths)

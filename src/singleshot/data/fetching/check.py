@@ -9,15 +9,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from singleshot.data.catalogue import PUBLICATIONS, KnownFile, Publication
+from singleshot.data.image_source import ImageSource
 from singleshot.data.locations import candidate_folders, find_dataset, find_file, resolve_data_root
-
-if TYPE_CHECKING:
-    from singleshot.data.image_source import ImageSource
+from singleshot.data.registry import find_source, load_dataset
 
 CHUNK = 2**20
 IMAGE_SIZE = 32  # for test decoding
@@ -113,8 +112,6 @@ def check_dataset(
 
     ``on_progress`` is called with the number of images read and, if each image has its own file, their total.
     """
-    from singleshot.data.registry import find_source
-
     if name == "digits":
         return _check_digits()
     root, folder = resolve_data_root(data_root), Path(name).expanduser()
@@ -134,8 +131,6 @@ def check_dataset(
 
 def _check_digits() -> CheckResult:
     import sklearn.datasets
-
-    from singleshot.data.registry import load_dataset
 
     digits = load_dataset("digits")
     train, test = (Counter(map(str, sorted(split.labels.tolist()))) for split in (digits.train, digits.test))
