@@ -50,12 +50,13 @@ def check_parity(
     return largest
 
 
-def random_inputs(example: Tensor, *, pixels: bool, count: int = max(BATCHES)) -> Tensor:
+def random_inputs(example: Tensor, *, pixels: bool) -> Tensor:
     """Return inputs like the example: random pixels, or rows of the example, with noise if they are floats.
 
     Integers such as token ids have a range that is not known here, so they are only repeated.
     """
     generator = torch.Generator().manual_seed(0)
+    count = max(BATCHES)
     shape = (count, *example.shape[1:])
     if pixels or example.dtype == torch.uint8:
         return torch.randint(0, 256, shape, generator=generator).to(example.dtype)

@@ -7,7 +7,6 @@ import os
 import ssl
 import time
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,8 +39,6 @@ def download_file(url: str, target: Path, *, size: int, checksum: str, on_progre
     received so far are kept in ``TARGET.part``, and the next call resumes from there. The caller must make sure that no
     other process downloads to the same target.
     """
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError(f"url must begin with http:// or https://, got {url!r}")
     if target.is_file() and file_fault(target, size, checksum) is None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
