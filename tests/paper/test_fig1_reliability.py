@@ -7,7 +7,6 @@ import pytest
 
 from fake_results import RESNET, SEEDS, VGG, drawn_store, without
 from figure_oracle import assert_estimates, binned, ece, eces, panels, texts
-from singleshot.paper.figure_numbers import oracle
 from singleshot.paper.figures import draw_figure
 from singleshot.paper.methods import CI
 from singleshot.paper.seed_means import Runs
@@ -61,16 +60,15 @@ def test_the_oracle_states_its_number_of_candidates() -> None:
 def test_the_oracle_uses_the_seeds_that_all_betas_have() -> None:
     store = drawn_store([RESNET])
     without(store, RESNET, "ci_1", 0, 1)
-    _, numbers = draw_figure("fig1", [RESNET], SEEDS, store)
+    figure, numbers = draw_figure("fig1", [RESNET], SEEDS, store)
     seed_2 = {beta: ece(RESNET, beta, [2]) for beta in CI}
     best = numbers["settings"][0]["ci_oracle"]
     assert best == min(seed_2, key=seed_2.__getitem__)
-    runs = oracle(Runs(RESNET, SEEDS, store))
-    assert runs is not None
-    assert (runs.method, runs.seeds) == (best, "1 of 3 seeds")
-    assert {2: runs.ece.mean} == {
-        seed: values["ece"] for seed, values in Runs(RESNET, SEEDS, store).values("ci_oracle").items()
-    }
+    runs = Runs(RESNET, SEEDS, store)
+    assert runs.best_ci() == best
+    ((seed, result),) = runs.results("ci_oracle").items()
+    assert {seed: result.metrics()["ece"]} == {2: runs.values("ci_oracle")[2]["ece"]}
+    assert f"β = {best[3:]}\nECE {seed_2[best]:.3f} (1 of 3 seeds)" in texts(figure)
 
 
 def test_no_oracle_without_a_common_seed() -> None:

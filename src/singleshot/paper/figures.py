@@ -1,31 +1,24 @@
-"""The figures of the paper, one row of panels or one curve per network."""
+"""The figures of the paper, one row of panels or one curve per network, and their numbers for JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from singleshot.common.checks import check_choice, check_size
 from singleshot.common.files import write_atomically
+from singleshot.common.text import jsonable
 from singleshot.grid.store import ResultStore
+from singleshot.metrics import VarianceHistogram
 from singleshot.metrics.variance_histogram import VarianceBins
 from singleshot.paper.experiments import EXPERIMENTS
-from singleshot.paper.figure_numbers import (
-    MethodRuns,
-    coverage_numbers,
-    eces_by_passes,
-    oracle,
-    passes_numbers,
-    reliability_numbers,
-    runs_by_method,
-    variance_numbers,
-)
-from singleshot.paper.methods import CI
-from singleshot.paper.seed_means import Estimate, Runs
-from singleshot.report import plot_coverage, plot_reliability
-from singleshot.report.style import BLUE, FRACTION_TICKS, GREY, SKY, check_curves, finish, line_styles, new_axes
+from singleshot.paper.methods import CI, METHODS, PASSES
+from singleshot.paper.published import CI_ORACLE
+from singleshot.paper.seed_means import Estimate, Runs, format_seeds, pool
+from singleshot.report import plot_coverage, plot_reliability, plot_variance
+from singleshot.report.style import GREY, check_curves, finish, line_styles, new_axes
 from singleshot.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -33,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
 
 WIDTH = 9.0  # inches
+COMPARED = ("baseline", CI_ORACLE, "vwci")
+"""The methods that the paper compares in a row of panels."""
 _LEGEND: dict[str, Any] = {"fontsize": "small", "edgecolor": "none"}
 _CURVES = ("vwci", "baseline", *CI)
 STYLES = dict(zip(_CURVES, line_styles(len(_CURVES)), strict=True))
@@ -69,6 +64,119 @@ def _missing(experiment: str, network: Runs) -> Iterator[str]:
         absent = sorted(set(range(network.seeds)) - network.results(method).keys())
         if absent:
             yield f"{network.name}, {method}, seed{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent))}"
+
+
+def _finished(experiment: str, network: Runs) -> list[str]:
+    return [method for method in EXPERIMENTS[experiment] if network.results(method)]
+
+
+def _seeds(network: Runs, method: str) -> str:
+    found = format_seeds(len(network.results(method)), network.seeds)
+    return f"{found} seed{'s' if network.seeds > 1 else ''}"
+
+
+def _title(network: Runs, method: str) -> str:
+    """Return the title of a method; that of the oracle names the selected β and counts the candidates."""
+    if method != CI_ORACLE:
+        return METHODS[method].title
+    best, tried = network.best_ci(), sum(bool(network.results(beta)) for beta in CI)
+    beta = "" if best is None else METHODS[best].title.removeprefix("CI")  # ", β = ..."
+    return f"CI[Oracle]{beta}" + (f" (of {tried} tried)" if 0 < tried < len(CI) else "")
+
+
+def _reliability_numbers(network: Runs) -> dict[str, Any]:
+    methods = {
+        method: {
+            "ece": vars(network.estimates(method)["ece"]),
+            "pooled": pool(network.results(method).values()).to_dict(),
+        }
+        for method in _finished("fig1", network)
+    }
+    return {CI_ORACLE: network.best_ci(), "methods": methods} if methods else {}
+
+
+def _draw_reliability(networks: Sequence[Runs]) -> Figure:
+    """Fig. 1: reliability diagrams of the baseline, the best CI and VWCI, all seeds pooled."""
+    heights = (4.4 * len(networks), 0.6)
+    figure = _new_figure(height=sum(heights))
+    # A subfigure for the legend: an "outside" legend would overlap the panels of subfigures.
+    panels, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+    for network, axes in _rows(panels, networks, columns=len(COMPARED)):
+        for ax, method in zip(axes, COMPARED, strict=True):
+            results, title = network.results(method).values(), _title(network, method)
+            if not results:
+                _leave_empty(ax, title)
+                continue
+            title = f"{title}\nECE {network.estimates(method)['ece']} ({_seeds(network, method)})"
+            # No intervals: seeds share their test images, so pooled predictions are not independent.
+            plot_reliability(pool(results), ax=ax, title=title, level=None)
+            legend = ax.get_legend_handles_labels()
+    note = "above a diagram: mean ± standard error over seeds; inside: all seeds pooled"
+    below.legend(*legend, loc="center", ncols=3, title=note, title_fontsize="small", **_LEGEND)
+    return figure
+
+
+def _variance(network: Runs) -> VarianceBins | None:
+    """Return the histogram of the baseline, all seeds pooled; None for a network without noise."""
+    histograms = [result.variance for result in network.results("baseline").values() if result.variance is not None]
+    pooled = VarianceHistogram(bins=20)
+    for histogram in histograms:
+        pooled.merge(histogram)
+    return pooled.compute() if histograms else None
+
+
+def _variance_numbers(network: Runs) -> dict[str, Any]:
+    bins = _variance(network)
+    return {} if bins is None else {"seeds": len(network.results("baseline")), "bins": jsonable(bins)}
+
+
+def _draw_variance(networks: Sequence[Runs]) -> Figure:
+    """Fig. 2: accuracy and score of the baseline's mean prediction against the disagreement of its passes."""
+    figure = _new_figure(width=WIDTH / 2 * len(networks), height=3.4)
+    for network, ax in zip(networks, figure.subplots(1, len(networks), squeeze=False)[0], strict=True):
+        bins = _variance(network)
+        assert bins is not None  # networks without numbers are not drawn
+        plot_variance(bins, ax=ax, title=f"{network.name}, baseline ({_seeds(network, 'baseline')})")
+    return figure
+
+
+def _eces_by_passes(network: Runs) -> dict[int, list[float]]:
+    """Return the ECE of each seed of VWCI, by the number of passes."""
+    found = {passes: network.values(f"vwci_T{passes}").values() for passes in PASSES}
+    return {passes: [run["ece"] for run in runs] for passes, runs in found.items() if runs}
+
+
+def _passes_numbers(network: Runs) -> dict[str, Any]:
+    eces, baseline = _eces_by_passes(network), network.estimates("baseline")
+    points = [{"passes": passes, **vars(Estimate.of(values))} for passes, values in eces.items()]
+    return {"baseline": vars(baseline["ece"]) if baseline else None, "vwci": points} if points else {}
+
+
+def _draw_passes(networks: Sequence[Runs]) -> Figure:
+    """Fig. 4: ECE of VWCI against the number of passes in training, and ECE of the baseline."""
+    figure = _new_figure(width=5.5, height=3.0 + 0.5 * len(networks))
+    ax = figure.subplots()
+    found = {
+        len(network.results(method)): _seeds(network, method)
+        for network in networks
+        for method in _finished("fig4", network)
+    }
+    fewest, most = min(found), max(found)
+    seeds = f"{fewest} to {found[most]}" if fewest < most else found[most]
+    curves = {f"{network.name}, VWCI": _eces_by_passes(network) for network in networks}
+    plot_ece_against_passes(curves, ax=ax, title=f"mean ± standard error ({seeds})")
+    highest = ax.dataLim.y1
+    for network, style in zip(networks, line_styles(len(networks)), strict=True):
+        if baseline := network.estimates("baseline"):
+            # Hollow markers at both ends distinguish the lines in print.
+            look = {**style, "linestyle": "--", "linewidth": 1.0, "markerfacecolor": "white", "clip_on": False}
+            label = f"{network.name}, baseline: {baseline['ece']} ({_seeds(network, 'baseline')})"
+            ax.axhline(baseline["ece"].mean, label=label, **look)
+            highest = max(highest, baseline["ece"].mean)
+    ax.set_ylim(0, 1.08 * highest or 1.0)
+    ax.yaxis.set_major_formatter("{x:.3f}")  # labels of changing width would move the axis after the layout
+    _legend_below(ax)
+    return figure
 
 
 def plot_ece_against_passes(
@@ -108,89 +216,43 @@ def plot_ece_against_passes(
     return ax
 
 
-def _draw_reliability(networks: Sequence[Runs]) -> Figure:
-    """Fig. 1: reliability diagrams of the baseline, the best CI and VWCI, all seeds pooled."""
-    heights = (4.4 * len(networks), 0.6)
-    figure = _new_figure(height=sum(heights))
-    # A subfigure for the legend: an "outside" legend would overlap the panels of subfigures.
-    panels, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
-    for network, axes in _rows(panels, networks, columns=3):
-        for ax, (title, runs) in zip(axes, _compared("fig1", network).items(), strict=True):
-            if runs is None:
-                _leave_empty(ax, title)
-                continue
-            # No intervals: seeds share their test images, so pooled predictions are not independent.
-            plot_reliability(runs.pooled(), ax=ax, title=f"{title}\nECE {runs.ece} ({runs.seeds})", level=None)
-            legend = ax.get_legend_handles_labels()
-    note = "above a diagram: mean ± standard error over seeds; inside: all seeds pooled"
-    below.legend(*legend, loc="center", ncols=3, title=note, title_fontsize="small", **_LEGEND)
-    return figure
-
-
-def _draw_variance(networks: Sequence[Runs]) -> Figure:
-    """Fig. 2: accuracy and score of the baseline's mean prediction against the disagreement of its passes."""
-    figure = _new_figure(height=3.2 * len(networks))
-    for network, (left, middle, right) in _rows(figure, networks, columns=3):
-        runs = runs_by_method("fig2", network)["baseline"]
-        left.figure.suptitle(f"{network.name}, baseline ({runs.seeds})")
-        bins = runs.variance()
-        assert bins is not None  # networks without numbers are not drawn
-        _plot_by_variance(left, bins, "accuracy", facecolor=BLUE, edgecolor="white")
-        _plot_by_variance(middle, bins, "score", facecolor=SKY, edgecolor="white", hatch="///")
-        _plot_score_and_accuracy(right, bins)
-    return figure
-
-
-def _draw_passes(networks: Sequence[Runs]) -> Figure:
-    """Fig. 4: ECE of VWCI against the number of passes in training, and ECE of the baseline."""
-    figure = _new_figure(width=5.5, height=3.0 + 0.5 * len(networks))
-    ax = figure.subplots()
-    found = [runs_by_method("fig4", network) for network in networks]
-    fewest, *_, most = sorted((runs for one in found for runs in one.values()), key=lambda runs: len(runs.results))
-    seeds = f"{len(fewest.results)} to {most.seeds}" if len(fewest.results) < len(most.results) else most.seeds
-    curves = {f"{network.name}, VWCI": eces_by_passes(network) for network in networks}
-    plot_ece_against_passes(curves, ax=ax, title=f"mean ± standard error ({seeds})")
-    highest = ax.dataLim.y1
-    for network, by_method, style in zip(networks, found, line_styles(len(networks)), strict=True):
-        if baseline := by_method.get("baseline"):
-            # Hollow markers at both ends distinguish the lines in print.
-            look = {**style, "linestyle": "--", "linewidth": 1.0, "markerfacecolor": "white", "clip_on": False}
-            label = f"{network.name}, baseline: {baseline.ece} ({baseline.seeds})"
-            ax.axhline(baseline.ece.mean, label=label, **look)
-            highest = max(highest, baseline.ece.mean)
-    ax.set_ylim(0, 1.08 * highest or 1.0)
-    ax.yaxis.set_major_formatter("{x:.3f}")  # labels of changing width would move the axis after the layout
-    _legend_below(ax)
-    return figure
+def _coverage_numbers(network: Runs) -> dict[str, Any]:
+    methods = {}
+    for method in _finished("fig5", network):
+        results = network.results(method).values()
+        bins = pool(results).bins
+        thresholds, coverage = bins.lower.tolist(), bins.coverage().tolist()
+        methods[method] = {"seeds": len(results), "thresholds": thresholds, "coverage": coverage}
+    return {CI_ORACLE: network.best_ci(), "methods": methods} if methods else {}
 
 
 def _draw_coverage(networks: Sequence[Runs]) -> Figure:
     """Fig. 5: coverage of the baseline, the best CI and VWCI, and of VWCI and CI with every β."""
     figure = _new_figure(height=4.2 * len(networks))
     for network, (left, right) in _rows(figure, networks, columns=2):
-        _plot_coverage(left, {title: runs for title, runs in _compared("fig5", network).items() if runs is not None})
-        found = runs_by_method("fig5", network).values()
-        _plot_coverage(right, {runs.title: runs for runs in found if runs.method != "baseline"})
+        _plot_coverage(left, network, COMPARED)
+        _plot_coverage(right, network, (*CI, "vwci"))
     return figure
 
 
-def _compared(experiment: str, network: Runs) -> dict[str, MethodRuns | None]:
-    """Return the three methods that the paper compares, by title; None: no runs."""
-    runs, best = runs_by_method(experiment, network), oracle(network)
-    beta = "" if best is None else best.title.removeprefix("CI")  # ", β = ..."
-    tried = sum(method in runs for method in CI)
-    return {
-        "Baseline": runs.get("baseline"),
-        f"CI[Oracle]{beta}" + (f" (of {tried} tried)" if 0 < tried < len(CI) else ""): best,
-        "VWCI": runs.get("vwci"),
-    }
+def _plot_coverage(ax: Axes, network: Runs, methods: Sequence[str]) -> None:
+    found = [method for method in methods if network.results(method)]
+    if not found:
+        _leave_empty(ax, "CI and VWCI")
+        return
+    labels = [f"{_title(network, method)} ({_seeds(network, method)})" for method in found]
+    pooled = [pool(network.results(method).values()) for method in found]
+    plot_coverage(dict(zip(labels, pooled, strict=True)), ax=ax)
+    for line, method in zip(ax.get_lines(), found, strict=True):
+        line.set(**STYLES[network.best_ci() or "" if method == CI_ORACLE else method])
+    _legend_below(ax, columns=1 if len(found) <= 3 else 2)
 
 
-_FIGURES: dict[str, tuple[Callable[[Runs], dict[str, Any]], Callable[[Sequence[Runs]], Figure]]] = {
-    "fig1": (reliability_numbers, _draw_reliability),
-    "fig2": (variance_numbers, _draw_variance),
-    "fig4": (passes_numbers, _draw_passes),
-    "fig5": (coverage_numbers, _draw_coverage),
+_FIGURES = {
+    "fig1": (_reliability_numbers, _draw_reliability),
+    "fig2": (_variance_numbers, _draw_variance),
+    "fig4": (_passes_numbers, _draw_passes),
+    "fig5": (_coverage_numbers, _draw_coverage),
 }
 """The numbers of each figure, empty if there is nothing to draw, and its drawing function."""
 
@@ -215,45 +277,3 @@ def _leave_empty(ax: Axes, title: str) -> None:
 
 def _legend_below(ax: Axes, columns: int = 1) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=columns, handlelength=3.2, **_LEGEND)
-
-
-def _plot_by_variance(ax: Axes, bins: VarianceBins, name: str, **look: Any) -> None:
-    """Plot accuracy or score per bin of the variance, up to the last bin with examples, and the cumulative share."""
-    filled = bins.count > 0
-    last = float(bins.upper[filled].max())
-    left, width = bins.lower[filled].numpy(), (bins.upper - bins.lower)[filled].numpy()
-    ax.bar(left, getattr(bins, name)[filled].numpy(), width, align="edge", lw=0.5, **look)
-    shown = bins.lower < last
-    share = [0.0, *bins.coverage[shown].tolist()]
-    ax.plot([0.0, *bins.upper[shown].tolist()], share, color="black", linestyle="--", lw=1.2, label="cumulative share")
-    ax.set(xlim=(0, last), ylim=(0, 1.03), xlabel="normalized variance", ylabel=name)
-    ax.set_yticks(FRACTION_TICKS)
-    _legend_below(ax)
-
-
-def _plot_score_and_accuracy(ax: Axes, bins: VarianceBins) -> None:
-    """Plot each bin of the variance as a point; its area is the share of predictions, its colour the variance."""
-    filled = bins.count > 0
-    share = (bins.count[filled] / bins.count.sum()).numpy()
-    variance = ((bins.lower + bins.upper) / 2)[filled].numpy()
-    ax.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=1)
-    points = ax.scatter(
-        bins.score[filled].numpy(), bins.accuracy[filled].numpy(), 12 + 200 * share, variance,
-        cmap="cividis", vmin=0.0, vmax=float(bins.upper[filled].max()),
-        edgecolors="black", linewidths=0.6, clip_on=False, zorder=3,
-    )  # fmt: skip
-    ax.figure.colorbar(points, ax=ax, label="normalized variance", shrink=0.9)
-    ax.set(xlim=(0, 1), ylim=(0, 1.03), xlabel="score", ylabel="accuracy")
-    ax.set_title(f"areas: shares of {int(bins.count.sum()):,} predictions", fontsize="small")
-    ax.set_xticks(FRACTION_TICKS)
-    ax.set_yticks(FRACTION_TICKS)
-
-
-def _plot_coverage(ax: Axes, runs_by_title: dict[str, MethodRuns]) -> None:
-    if not runs_by_title:
-        _leave_empty(ax, "CI and VWCI")
-        return
-    plot_coverage({f"{title} ({runs.seeds})": runs.pooled() for title, runs in runs_by_title.items()}, ax=ax)
-    for line, runs in zip(ax.get_lines(), runs_by_title.values(), strict=True):
-        line.set(**STYLES[runs.method])
-    _legend_below(ax, columns=1 if len(runs_by_title) <= 3 else 2)

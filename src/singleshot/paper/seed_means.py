@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -75,7 +75,7 @@ def format_seeds(found: int, wanted: int) -> str:
     return str(found) if found == wanted else f"{found} of {wanted}"
 
 
-def pool(results: Sequence[Result]) -> CalibrationResult:
+def pool(results: Iterable[Result]) -> CalibrationResult:
     """Return the calibration of the test predictions of several runs together."""
     pooled = Calibration(bins=20)
     for result in results:
@@ -88,8 +88,8 @@ class Runs:
     """The finished runs with one base recipe and the first ``seeds`` seeds.
 
     A method is a name of `methods.METHODS`, ``ts_case1`` or ``ts_case2`` for temperature scaling, or ``smoothing`` for
-    the label smoothing that held-out images select. Metrics also exist for ``ci`` and ``ci_oracle``, which summarize CI
-    over β on the seeds that all values of β have.
+    the label smoothing that held-out images select. ``ci`` and ``ci_oracle`` summarize CI over β on the seeds that all
+    values of β have. The runs of ``ci_oracle`` are those with the lowest mean ECE.
     """
 
     base: Recipe
@@ -108,6 +108,9 @@ class Runs:
 
     def results(self, method: str) -> dict[int, Result]:
         """Return the finished runs of a method by seed."""
+        if method == CI_ORACLE:
+            best = self.best_ci()
+            return {} if best is None else {seed: self.results(best)[seed] for seed in self.values_by_beta()[best]}
         trained: str | None = TEMPERATURE_SCALING.get(method, method)
         if trained == SELECTED_SMOOTHING:
             trained = select_smoothing(self.base, self.store)
@@ -137,6 +140,10 @@ class Runs:
         found = {beta: values for beta in CI if (values := self.values(beta))}
         common = set(range(self.seeds)).intersection(*found.values())
         return {beta: {seed: values[seed] for seed in sorted(common)} for beta, values in found.items()}
+
+    def best_ci(self) -> str | None:
+        """Return the method of CI with the lowest mean ECE; None without a common seed."""
+        return _best_beta(self.values_by_beta(), "ece")
 
     def estimates(self, method: str) -> dict[str, Estimate]:
         """Return the mean of each metric; empty without runs."""
@@ -170,7 +177,7 @@ class Runs:
         return None if before is None else result.cpu_seconds + before
 
 
-def best_beta(by_beta: Mapping[str, Measured], metric: str) -> str | None:
+def _best_beta(by_beta: Mapping[str, Measured], metric: str) -> str | None:
     """Return the method of CI with the best mean over seeds."""
     means = {beta: fmean(run[metric] for run in values.values()) for beta, values in by_beta.items() if values}
     return BETTER[metric](means, key=means.__getitem__, default=None)
@@ -191,6 +198,6 @@ def _mean_over_beta(by_beta: Mapping[str, Measured]) -> Measured:
 
 def _best_over_beta(by_beta: Mapping[str, Measured]) -> Measured:
     """Return each metric of its best β, without a training time."""
-    best = {metric: by_beta[beta] for metric in METRICS if (beta := best_beta(by_beta, metric)) is not None}
+    best = {metric: by_beta[beta] for metric in METRICS if (beta := _best_beta(by_beta, metric)) is not None}
     seeds = next(iter(best.values()), {})
     return {seed: {metric: values[seed][metric] for metric, values in best.items()} for seed in seeds}
