@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from fake_results import fake_result
-from singleshot.grid.engine import GridWatcher, Outcome, ReadyJobs, next_job, run_grid
+from singleshot.grid.engine import GridWatcher, JobQueue, Outcome, ReadyJobs, run_grid
 from singleshot.grid.job import Job, Result
 from singleshot.grid.store import ResultStore
 from singleshot.grid.training_job import TrainingJob
@@ -27,7 +27,8 @@ class FakeEngine:
         self.started: list[str] = []
 
     def run(self, ready_jobs: ReadyJobs, watcher: GridWatcher) -> Generator[Outcome, None, None]:
-        while (job := next_job(ready_jobs, self.started)) is not None:
+        jobs = JobQueue(ready_jobs, watcher)
+        while (job := jobs.take()) is not None:
             self.started.append(job.key)
             yield Outcome(job, None, "failed") if job.key in self.failing else Outcome(job, fake(job))
 

@@ -93,7 +93,7 @@ class Workers:
 
     def _check_versions(self) -> None:
         """Report every new worker of another version; raise ValueError if no worker ever had the right one."""
-        own, found = Version(__version__, _revision()), _versions(self.client)
+        own, found = _version(), _versions(self.client)
         self.found_usable |= any(version.matches(own) for version in found.values())
         for address in found.keys() - self.is_usable.keys():
             self.is_usable[address] = found[address].matches(own)
@@ -108,12 +108,12 @@ class Workers:
 class Version:
     """The version of singleshot on a machine."""
 
-    number: str | None  # None: not installed
+    number: str | None = None  # None: not installed, or too different to answer
     revision: str | None = None  # None: unknown, as for an installed package
 
     def __str__(self) -> str:
         revision = "" if self.revision is None else f" of revision {self.revision}"
-        return "no singleshot" if self.number is None else f"singleshot {self.number}{revision}"
+        return "another version or no singleshot" if self.number is None else f"singleshot {self.number}{revision}"
 
     def matches(self, other: Version) -> bool:
         """Whether both are the same version, as far as their revisions are known."""
@@ -121,20 +121,17 @@ class Version:
 
 
 def _versions(client: Client) -> dict[str, Version]:
-    """Return the version of every worker, by address."""
-    workers = call_scheduler(client.get_versions, packages=["singleshot"])["workers"]
-    numbers = {address: facts["packages"].get("singleshot") for address, facts in workers.items()}
-    # Other versions may not have the function `_revision`; nor may another commit of the same version.
-    same = [address for address, number in numbers.items() if number == __version__]
-    answers = call_scheduler(client.run, _revision, workers=same, on_error="return") if same else {}
-    gone = {address for address, answer in answers.items() if isinstance(answer, OSError)}  # checked if they return
-    revisions = {address: "unknown" if isinstance(answer, Exception) else answer for address, answer in answers.items()}
+    """Return the version of every worker, by address; a worker that is gone is left out."""
+    answers = call_scheduler(client.run, _version, on_error="return")
+    # A version without this function answers with an error.
     return {
-        address: Version(number, revisions.get(address)) for address, number in numbers.items() if address not in gone
+        address: Version() if isinstance(answer, Exception) else answer
+        for address, answer in answers.items()
+        if not isinstance(answer, OSError)
     }
 
 
-def _revision() -> str | None:
-    """Return the commit of a checkout, without "-dirty": local changes may be in documents only."""
+def _version() -> Version:
+    """Return the version of this process. A revision has no "-dirty": local changes may be in documents only."""
     revision = describe_environment()["revision"]
-    return None if revision is None else str(revision).removesuffix("-dirty")
+    return Version(__version__, None if revision is None else str(revision).removesuffix("-dirty"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,11 +59,6 @@ ReadyJobs = Callable[[], Sequence[Job]]
 """Returns the jobs that can start now, in order; a finished job may make others ready."""
 
 
-def next_job(ready_jobs: ReadyJobs, started: Container[str]) -> Job | None:
-    """Return the first ready job whose key is not in ``started``."""
-    return next((job for job in ready_jobs() if job.key not in started), None)
-
-
 class GridWatcher:
     """Callbacks for the progress of a grid; by default they do nothing."""
 
@@ -77,6 +73,37 @@ class GridWatcher:
 
     def finished(self, outcome: Outcome) -> None:
         """A job has ended."""
+
+
+class JobQueue:
+    """Hands out every ready job once, and again if its worker dies."""
+
+    def __init__(self, ready_jobs: ReadyJobs, watcher: GridWatcher) -> None:
+        self._ready_jobs, self._watcher = ready_jobs, watcher
+        self._attempts: Counter[str] = Counter()  # by key
+        self._retries: list[Job] = []
+
+    def upcoming(self) -> Job | None:
+        """Return the next job without taking it."""
+        new = (job for job in self._ready_jobs() if job.key not in self._attempts)
+        return next(iter(self._retries), None) or next(new, None)
+
+    def take(self) -> Job | None:
+        """Return the next job, which the caller starts."""
+        job = self.upcoming()
+        if job is not None:
+            del self._retries[:1]
+            self._attempts[job.key] += 1
+            self._watcher.started(job)
+        return job
+
+    def retry(self, job: Job, reason: str) -> Outcome | None:
+        """Queue a job whose worker died; after `MAX_ATTEMPTS`, return its failure instead."""
+        if self._attempts[job.key] >= MAX_ATTEMPTS:
+            return Outcome(job, None, f"{reason}, {MAX_ATTEMPTS} times; is there enough memory?")
+        self._watcher.lost(job, reason)
+        self._retries.append(job)
+        return None
 
 
 class Engine(Protocol):

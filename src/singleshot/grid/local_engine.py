@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from collections import Counter, deque
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from singleshot.common.errors import StoppedError
-from singleshot.grid.engine import MAX_ATTEMPTS, GridWatcher, Outcome, ReadyJobs, answer_of, next_job
+from singleshot.grid.engine import GridWatcher, JobQueue, Outcome, ReadyJobs, answer_of
 from singleshot.grid.job import Job
 from singleshot.training.display import Callback
 from singleshot.training.step import StepResult
@@ -34,42 +33,35 @@ class LocalEngine:
 
     def run(self, ready_jobs: ReadyJobs, watcher: GridWatcher) -> Generator[Outcome, None, None]:
         """Yield the outcome of each job; closing the generator ends the processes."""
-        retries: deque[Job] = deque()
-        attempts: Counter[str] = Counter()  # by key
+        jobs = JobQueue(ready_jobs, watcher)
         workers: dict[int, _Worker] = {}  # by rank
         try:
             while True:
                 for rank in range(self.processes):
                     if rank in workers and workers[rank].job is not None:
                         continue
-                    job = retries.popleft() if retries else next_job(ready_jobs, attempts)
+                    job = jobs.take()
                     if job is None:
                         break
                     if rank not in workers:
                         workers[rank] = _Worker.start(self, rank)
                     workers[rank].send(job)
-                    attempts[job.key] += 1
-                    watcher.started(job)
                 busy = {worker.connection: worker for worker in workers.values() if worker.job is not None}
                 if not busy:
                     break
                 for connection in wait(busy):
                     assert isinstance(connection, Connection)
                     worker = busy[connection]
-                    job = worker.job
+                    job, worker.job = worker.job, None
                     assert job is not None
+                    outcome: Outcome | None
                     try:
                         outcome = Outcome.from_answer(job, connection.recv())
-                        worker.job = None
                     except (EOFError, OSError):  # OSError: the process died while it was sending
                         del workers[worker.rank]
-                        reason = f"its process ended ({worker.exit_reason()})"
-                        if attempts[job.key] < MAX_ATTEMPTS:
-                            watcher.lost(job, reason)
-                            retries.append(job)
-                            continue
-                        outcome = Outcome(job, None, f"{reason}, {MAX_ATTEMPTS} times; is there enough memory?")
-                    yield outcome
+                        outcome = jobs.retry(job, f"its process ended ({worker.exit_reason()})")
+                    if outcome is not None:
+                        yield outcome
         finally:
             for worker in workers.values():
                 worker.connection.close()
