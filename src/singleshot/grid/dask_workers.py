@@ -36,13 +36,11 @@ def connect(address: str) -> Iterator[Client]:
 def _client(address: str) -> Client:
     try:
         from distributed import Client
-        from distributed.utils import LoopRunner
     except ImportError:
         raise ValueError("--engine dask needs an extra: pip install 'singleshot[cluster]'") from None
     if not address:  # dask would start a local cluster
         raise ValueError("--engine dask needs the address of a scheduler, such as --scheduler tcp://host:8786")
     try:
-        LoopRunner(asynchronous=False).run_sync(_probe, address)  # a Client that fails leaves its thread behind
         return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         reason = str(error) or type(error).__name__
@@ -50,15 +48,6 @@ def _client(address: str) -> Client:
         f"--scheduler {address} cannot be reached ({reason}). Start one with `dask scheduler` and pass the address it "
         "prints, such as tcp://host:8786; check that no firewall blocks its port"
     )
-
-
-async def _probe(address: str) -> None:
-    from distributed import Security
-    from distributed.comm import core
-
-    arguments = Security().get_connection_args("client")
-    comm = await core.connect(address, timeout=CONNECT_SECONDS, **arguments)
-    await comm.close()
 
 
 def call_scheduler(method: Any, *arguments: Any, **options: Any) -> Any:
