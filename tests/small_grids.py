@@ -37,16 +37,14 @@ def failing_job(tmp_path: Path) -> TrainingJob:
     return job_of(tiny(dataset=str(tmp_path / "no-such-images")), "baseline", seed=0)
 
 
-class SmallGrid:
+def small_grid(store: ResultStore) -> list[TrainingJob]:
     """Three runs, one of which requires another."""
-
-    def jobs(self, store: ResultStore) -> list[TrainingJob]:
-        return [job_of(tiny(), "vwci_star", seed=0), DISTURBED, SHORT]
+    return [job_of(tiny(), "vwci_star", seed=0), DISTURBED, SHORT]
 
 
 def assert_complete(store: ResultStore, outcomes: list[str], workspace: Path) -> None:
     """Every run ended once and is on disk, and the interrupted run has the result of an uninterrupted one."""
-    assert sorted(outcomes) == sorted(job.key for job in SmallGrid().jobs(store))
+    assert sorted(outcomes) == sorted(job.key for job in small_grid(store))
     reopened = ResultStore.open(store.root)
     assert reopened.skipped == []
     assert sorted(reopened.results) == sorted(outcomes)

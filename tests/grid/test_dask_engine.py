@@ -32,10 +32,10 @@ from small_grids import (
     LONG,
     SHORT,
     Recorder,
-    SmallGrid,
     assert_complete,
     failing_job,
     is_training,
+    small_grid,
     until,
 )
 
@@ -254,7 +254,7 @@ def test_a_grid_survives_a_killed_worker(cluster: LocalCluster, tmp_path: Path) 
     store, on_cluster = ResultStore.open(tmp_path / "results"), DaskEngine(cluster.scheduler_address, workspace)
     with ThreadPoolExecutor() as pool:
         killed = pool.submit(kill_worker_of, DISTURBED, workspace, cluster)
-        assert run_grid(SmallGrid(), store, on_cluster, recorder) == []
+        assert run_grid(small_grid, store, on_cluster, recorder) == []
         killed.result()
     outcomes = [outcome.job.key for outcome in recorder.outcomes]
     assert [key for key, _ in recorder.losses] == [DISTURBED.key]
@@ -262,7 +262,7 @@ def test_a_grid_survives_a_killed_worker(cluster: LocalCluster, tmp_path: Path) 
     assert_complete(store, outcomes, tmp_path / "undisturbed")
 
     again = Recorder()
-    assert run_grid(SmallGrid(), store, on_cluster, again) == []
+    assert run_grid(small_grid, store, on_cluster, again) == []
     assert again.starts == []
 
 

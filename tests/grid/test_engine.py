@@ -41,7 +41,7 @@ def fake(job: Job) -> Result:
 
 def test_runs_start_as_soon_as_their_requirements_are_met_seed_by_seed(tmp_path: Path) -> None:
     store, engine = ResultStore.open(tmp_path), FakeEngine()
-    assert run_grid(GRID, store, engine) == []
+    assert run_grid(GRID.jobs, store, engine) == []
     started = engine.started
     assert len(set(started)) == len(started)
     assert set(started) == set(ResultStore.open(tmp_path).results)
@@ -52,7 +52,7 @@ def test_runs_start_as_soon_as_their_requirements_are_met_seed_by_seed(tmp_path:
     assert seeds == sorted(seeds)
 
     again = FakeEngine()
-    assert run_grid(GRID, ResultStore.open(tmp_path), again) == []
+    assert run_grid(GRID.jobs, ResultStore.open(tmp_path), again) == []
     assert again.started == []
 
 
@@ -68,7 +68,7 @@ def test_the_result_of_another_run_is_an_error() -> None:
 def test_jobs_that_require_a_failed_run_are_not_started(tmp_path: Path) -> None:
     baseline, candidate = job_of(BASE, "baseline", seed=0), smoothing_candidates(BASE)[0]
     engine, store, recorder = FakeEngine(failing=[baseline, candidate]), ResultStore.open(tmp_path), Recorder()
-    failed = run_grid(GRID, store, engine, recorder)
+    failed = run_grid(GRID.jobs, store, engine, recorder)
     assert [outcome.job for outcome in failed] == [baseline, candidate]
     started = engine.started
     assert len(set(started)) == len(started) == len(recorder.outcomes)  # a failed run is not retried in the same call
@@ -76,5 +76,5 @@ def test_jobs_that_require_a_failed_run_are_not_started(tmp_path: Path) -> None:
     assert job_of(BASE, "vwci_star", seed=1).key in started
     assert not {job_of(BASE, f"smoothing_{e:g}", seed).key for e in EPSILONS for seed in (0, 1)} & {*started}
 
-    assert run_grid(GRID, store, FakeEngine()) == []  # the next call retries them
+    assert run_grid(GRID.jobs, store, FakeEngine()) == []  # the next call retries them
     assert not store.missing(GRID.jobs(store))

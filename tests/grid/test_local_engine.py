@@ -24,10 +24,10 @@ from small_grids import (
     LONG,
     SHORT,
     Recorder,
-    SmallGrid,
     assert_complete,
     failing_job,
     is_training,
+    small_grid,
     tiny,
     until,
 )
@@ -57,7 +57,7 @@ def test_a_grid_survives_a_killed_worker(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor() as pool:
         killed = pool.submit(kill_in_the_middle)
-        assert run_grid(SmallGrid(), store, engine, recorder) == []
+        assert run_grid(small_grid, store, engine, recorder) == []
         killed.result()
     ((lost, reason),) = recorder.losses
     assert reason == "its process ended (signal SIGKILL)"
@@ -66,7 +66,7 @@ def test_a_grid_survives_a_killed_worker(tmp_path: Path) -> None:
     assert_complete(store, outcomes, tmp_path / "undisturbed")
 
     again = Recorder()
-    assert run_grid(SmallGrid(), store, engine, again) == []
+    assert run_grid(small_grid, store, engine, again) == []
     assert again.starts == []
 
 

@@ -18,10 +18,10 @@ from singleshot.models import SmallCNN
 from singleshot.paper import quickstart
 from singleshot.paper.quickstart import (
     TITLES,
-    QuickstartGrid,
     QuickstartJob,
     Setting,
     import_old_results,
+    quickstart_jobs,
     recipe_for,
     summarize,
     table_rows,
@@ -106,11 +106,11 @@ def test_finished_runs_are_kept_and_not_repeated(tmp_path: Path) -> None:
     for method in kept:
         store.add(fake_result(method, 0))
     reopened, recorder = ResultStore.open(tmp_path / "results", QuickstartJob), Recorder()
-    assert run_grid(QuickstartGrid(1), reopened, LocalEngine(tmp_path / "predictions", 2), recorder) == []
+    assert run_grid(lambda _: quickstart_jobs(1), reopened, LocalEngine(tmp_path / "predictions", 2), recorder) == []
     assert recorder.starts == [QuickstartJob(last, 0).key]
     assert len(list((tmp_path / "predictions" / "seed-0").iterdir())) == 1
     final = ResultStore.open(tmp_path / "results", QuickstartJob)
-    assert not final.missing(QuickstartGrid(1).jobs(final))
+    assert not final.missing(quickstart_jobs(1))
     assert final[QuickstartJob(kept[0], 0)].to_dict() == fake_result(kept[0], 0).to_dict()
 
 

@@ -118,13 +118,13 @@ def test_dropping_a_residual_block_is_zeroing_its_weights(training: bool) -> Non
     [
         (lambda: mixture_kl(torch.zeros(2, 3), torch.tensor([1.0]), sigma=1.0), r"got \(2, 3\) and \(1,\)"),
         (lambda: mixture_kl(torch.zeros(2, 3), torch.tensor([0.9, 0.9]), sigma=1.0), "sum to 1"),
-        (lambda: mixture_kl(torch.zeros(1, 3), torch.tensor([1.0]), sigma=0.0), "above 0"),
-        (lambda: mixture_kl(torch.zeros(1, 3), torch.tensor([1.0]), sigma=math.nan), "above 0"),
-        (lambda: prior_of_weight_decay(math.nan, 0.5, 10), "above 0"),
+        (lambda: mixture_kl(torch.zeros(1, 3), torch.tensor([1.0]), sigma=0.0), "sigma must lie"),
+        (lambda: mixture_kl(torch.zeros(1, 3), torch.tensor([1.0]), sigma=math.nan), "sigma must lie"),
+        (lambda: prior_of_weight_decay(math.nan, 0.5, 10), "weight_decay must lie"),
         (lambda: weight_decay_of_prior(0.0, 10), r"survival must lie in \(0, 1\]"),
-        (lambda: weight_decay_of_prior(0.5, 0), "examples must be at least 1"),
-        (lambda: weight_decay_of_prior(0.5, 10, prior_std=0), "prior_std must be above 0"),
-        (lambda: prior_of_weight_decay(0.0, 0.5, 10), "the prior is flat"),
+        (lambda: weight_decay_of_prior(0.5, 0), "examples must be a whole number of at least 1"),
+        (lambda: weight_decay_of_prior(0.5, 10, prior_std=0), r"prior_std must lie in \(0, inf\)"),
+        (lambda: prior_of_weight_decay(0.0, 0.5, 10), r"weight_decay must lie in \(0, inf\)"),
     ],
 )
 def test_invalid_arguments_are_refused(call: object, message: str) -> None:

@@ -102,7 +102,7 @@ class _GridDisplay(GridWatcher):
 
     def _count(self) -> tuple[int, int]:
         """Return the number of finished runs and of all known runs."""
-        jobs = self._grid.jobs(self._store)
+        jobs = self._grid(self._store)
         return len(jobs) - len(self._store.missing(jobs)), len(jobs)
 
     def _line(self, text: str) -> None:

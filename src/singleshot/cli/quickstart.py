@@ -63,7 +63,8 @@ def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: boo
         old_results.unlink(missing_ok=True)
     elif old_results.exists():
         experiment.import_old_results(old_results, store)
-    raise_failures(run_and_show([experiment.QuickstartGrid(seeds)], store, LocalEngine(predictions, jobs)))
+    wanted = experiment.quickstart_jobs(seeds)
+    raise_failures(run_and_show([lambda _: wanted], store, LocalEngine(predictions, jobs)))
     summaries = experiment.summarize(store, seeds)
     if as_json:
         print(json.dumps({summary.title: summary.to_dict() for summary in summaries}, indent=2))

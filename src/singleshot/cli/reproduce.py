@@ -107,7 +107,7 @@ def _reproduce(request: GridRequest, output: Path, engine: Engine, table_format:
     is_new = not request.is_saved(output)
     request.save(output)
     before = len(store.results)
-    failed = run_and_show(grids, store, engine)
+    failed = run_and_show([grid.jobs for grid in grids], store, engine)
     _print(write_output(grids, store, output), output, table_format, as_json)
     if isinstance(engine, LocalEngine):
         _write_page(grids[0], store, output, engine.data_root, rewrite=is_new or len(store.results) > before)

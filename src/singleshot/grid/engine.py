@@ -117,11 +117,8 @@ class Engine(Protocol):
         ...
 
 
-class Grid(Protocol):
-    """A set of jobs, some of which may depend on earlier results."""
-
-    def jobs(self, store: ResultStore) -> Sequence[Job]:
-        """Return every job that is known to be needed, given the results in the store."""
+Grid = Callable[[ResultStore], Sequence[Job]]
+"""Returns every job that is known to be needed, given the results in the store."""
 
 
 def run_grid(grid: Grid, store: ResultStore, engine: Engine, watcher: GridWatcher | None = None) -> list[Outcome]:
@@ -133,7 +130,7 @@ def run_grid(grid: Grid, store: ResultStore, engine: Engine, watcher: GridWatche
     failed: list[Outcome] = []
 
     def ready_jobs() -> list[Job]:
-        return [job for job in store.missing(grid.jobs(store)) if job.requires is None or job.requires in store]
+        return [job for job in store.missing(grid(store)) if job.requires is None or job.requires in store]
 
     if not ready_jobs():  # starting an engine can be slow, or fail
         return failed

@@ -7,6 +7,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,10 @@ FORMAT = "singleshot.result/1"
 class Job(ABC):
     """One run of a sweep. Subclasses can be pickled; jobs with the same key give the same result."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def key(self) -> str:
-        """Hash of everything that determines the result, see `hash_key`."""
+        """Hash of everything that determines the result."""
+        return hash_key(self.to_dict())
 
     @property
     @abstractmethod

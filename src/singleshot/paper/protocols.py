@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, check_labels
+from singleshot.common.checks import as_tensor, check_labels, check_range
 from singleshot.common.splits import split_training
 from singleshot.posthoc.scaling import fitting_set
 from singleshot.posthoc.temperature import TemperatureScaling
-
-HELD_OUT = 0.1
 
 
 def temperature_case1(train_logits: Tensor, train_labels: Tensor) -> TemperatureScaling:
@@ -27,43 +24,27 @@ def temperature_case1(train_logits: Tensor, train_labels: Tensor) -> Temperature
 def temperature_case2(logits: Tensor, labels: Tensor, held_out: Any = None) -> TemperatureScaling:
     """Case 2: train on 90 % of the examples and fit the temperature on the other 10 %.
 
-    ``logits`` (N, C) and ``labels`` (N,) are those of all training examples. ``held_out`` holds the positions of the
-    examples that the model was not trained on; by default those of ``case2_split(labels)``.
+    ``logits`` (N, C) and ``labels`` (N,) are those of all training examples. ``held_out`` selects the examples that the
+    model was not trained on, by position or by a mask; by default those of ``case2_split(labels)``.
 
-    >>> import torch
-    >>> labels = torch.arange(100) % 5
+    >>>     >>> labels = torch.arange(100) % 5
     >>> train, held_out = case2_split(labels)  # train a model on the first
     >>> logits = torch.randn(100, 5, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(5)[labels]
     >>> scaling = temperature_case2(logits, labels, held_out)
     """
     logits, labels = fitting_set(logits, labels)
-    positions = case2_split(labels)[1] if held_out is None else _positions(held_out, len(labels))
+    positions = case2_split(labels)[1] if held_out is None else as_tensor(held_out, "held_out")
     return TemperatureScaling.fit(logits[positions], labels[positions])
 
 
-def _positions(held_out: Any, examples: int) -> Tensor:
-    """Return distinct positions in [0, examples), at least one and not all."""
-    found = as_tensor(held_out, "held_out")
-    if found.ndim != 1 or found.is_floating_point() or found.dtype == torch.bool:
-        raise TypeError(f"held_out must be a list of positions, got {found.dtype} of shape {tuple(found.shape)}")
-    found = found.long().cpu()
-    outside = found[(found < 0) | (found >= examples)]
-    if len(outside):
-        raise ValueError(f"held_out must lie in [0, {examples}), the training examples, got {int(outside[0])}")
-    if not 0 < len(found) < examples or len(set(found.tolist())) < len(found):
-        raise ValueError(f"held_out must be some of the {examples} training examples, each once, got {len(found)}")
-    return found
-
-
-def case2_split(labels: Any, *, held_out: float = HELD_OUT) -> tuple[Tensor, Tensor]:
+def case2_split(labels: Any, *, held_out: float = 0.1) -> tuple[Tensor, Tensor]:
     """Return the positions of the examples to train on and to hold out: deterministic and stratified by class.
 
     >>> train, held_out = case2_split([0, 1] * 50)
     >>> len(train), len(held_out)
     (90, 10)
     """
-    if not 0 < held_out < 1:
-        raise ValueError(f"held_out must lie between 0 and 1, got {held_out}")
+    check_range("held_out", held_out, "(0, 1)")
     labels = as_tensor(labels, "labels")
     if not labels.numel():
         raise ValueError("labels must hold at least one example, got none")

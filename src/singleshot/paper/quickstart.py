@@ -6,11 +6,11 @@ alone, on validation images and with seeds that are not used here.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from singleshot.common.environment import describe_environment
+from singleshot.common.text import jsonable
 from singleshot.data import split_digits
-from singleshot.grid.job import Job, Result, hash_key
+from singleshot.grid.job import Job, Result
 from singleshot.grid.store import ResultStore
 from singleshot.metrics import Calibration, CalibrationResult
 from singleshot.models import SmallCNN
@@ -68,11 +69,6 @@ class QuickstartJob(Job):
     method: str
     seed: int
     setting: Setting = Setting()
-
-    @cached_property
-    def key(self) -> str:
-        """Hash of all fields."""
-        return hash_key(self.to_dict())
 
     @property
     def title(self) -> str:
@@ -149,42 +145,23 @@ def _result(job: QuickstartJob, seconds: float, environment: dict[str, Any], cal
     return Result(job, seconds, None, "cpu", environment, data, {"test": calibration})
 
 
-@dataclass(frozen=True)
-class QuickstartGrid:
-    """All methods with several seeds."""
-
-    seeds: int
-
-    def jobs(self, store: ResultStore) -> list[QuickstartJob]:
-        """Return every job, seed by seed, so that an interrupted grid has complete seeds."""
-        return [QuickstartJob(method, seed) for seed in range(self.seeds) for method in TITLES]
-
-
-class _OldRun(msgspec.Struct):
-    method: str  # its title
-    seed: int
-    seconds: float
-    environment: dict[str, Any]
-    calibration: dict[str, Any]
-
-
-class _OldFile(msgspec.Struct, tag_field="format", tag="singleshot.quickstart"):
-    """The results file of version 0.1, which held all runs."""
-
-    setting: Setting
-    runs: list[_OldRun]
+def quickstart_jobs(seeds: int) -> list[QuickstartJob]:
+    """Return every job, seed by seed, so that an interrupted grid has complete seeds."""
+    return [QuickstartJob(method, seed) for seed in range(seeds) for method in TITLES]
 
 
 def import_old_results(path: Path, store: ResultStore) -> None:
-    """Add the runs in a results file of version 0.1."""
+    """Add the runs in a results file of version 0.1, which held all runs."""
     methods = {title: method for method, title in TITLES.items()}
+    results = []
     try:
-        old = msgspec.json.decode(path.read_bytes(), type=_OldFile)
-        results = []
-        for run in old.runs:
-            job = QuickstartJob(methods[run.method], run.seed, old.setting)
-            results.append(_result(job, run.seconds, run.environment, Calibration.from_dict(run.calibration)))
-    except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+        old = json.loads(path.read_bytes())
+        for run in old["runs"]:
+            content = {"method": methods[run["method"]], "seed": run["seed"], "setting": old["setting"]}
+            job, calibration = QuickstartJob.from_dict(content, str(path)), Calibration.from_dict(run["calibration"])
+            imported = _result(job, run["seconds"], run["environment"], calibration).to_dict()
+            results.append(Result.from_dict(imported, QuickstartJob, str(path)))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise ValueError(
             f"{path} holds no quickstart results ({error}); choose another --output, or use --restart"
         ) from None
@@ -203,8 +180,7 @@ class MethodSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        metrics = {name: vars(estimate) for name, estimate in self.metrics.items()}
-        return {"metrics": metrics, "pooled": self.pooled.to_dict()}
+        return {"metrics": jsonable(self.metrics), "pooled": self.pooled.to_dict()}
 
 
 def summarize(store: ResultStore, seeds: int) -> list[MethodSummary]:

@@ -12,6 +12,8 @@ import math
 import torch
 from torch import Tensor
 
+from singleshot.common.checks import check_range, check_size
+
 
 def mixture_kl(means: Tensor, mixture: Tensor, *, sigma: float, prior_std: float = 1.0) -> Tensor:
     """KL(Σ_i e_i N(θ_i, σ²I) ‖ N(0, s²I)) for components that do not overlap.
@@ -35,8 +37,8 @@ def mixture_kl(means: Tensor, mixture: Tensor, *, sigma: float, prior_std: float
         raise ValueError(f"means must be (K, D) and mixture (K,), got {tuple(means.shape)} and {tuple(mixture.shape)}")
     if (mixture < 0).any() or not math.isclose(float(mixture.sum()), 1.0, rel_tol=1e-5):
         raise ValueError(f"mixture must be probabilities that sum to 1, got {mixture.tolist()}")
-    if not (sigma > 0 and prior_std > 0):
-        raise ValueError(f"sigma and prior_std must be above 0, got {sigma} and {prior_std}")
+    check_range("sigma", sigma, "(0, inf)")
+    check_range("prior_std", prior_std, "(0, inf)")
     ratio = (sigma / prior_std) ** 2
     distance = (mixture * means.square().sum(-1)).sum() / prior_std**2
     spread = means.shape[1] * (ratio - 1 - math.log(ratio))
@@ -54,9 +56,9 @@ def weight_decay_of_prior(survival: float, examples: int, prior_std: float = 1.0
     >>> weight_decay_of_prior(survival=0.5, examples=50_000)
     1e-05
     """
-    _check_noise(survival, examples)
-    if not prior_std > 0:
-        raise ValueError(f"prior_std must be above 0, got {prior_std}")
+    check_range("survival", survival, "(0, 1]")
+    check_size("examples", examples, least=1)
+    check_range("prior_std", prior_std, "(0, inf)")
     return survival / (examples * prior_std**2)
 
 
@@ -66,14 +68,5 @@ def prior_of_weight_decay(weight_decay: float, survival: float, examples: int) -
     >>> round(prior_of_weight_decay(0.001, survival=0.5, examples=50_000), 12)
     0.1
     """
-    _check_noise(survival, examples)
-    if not weight_decay > 0:
-        raise ValueError(f"weight_decay must be above 0, got {weight_decay}; without decay the prior is flat")
-    return math.sqrt(survival / (examples * weight_decay))
-
-
-def _check_noise(survival: float, examples: int) -> None:
-    if not 0 < survival <= 1:
-        raise ValueError(f"survival must lie in (0, 1], got {survival}")
-    if examples < 1:
-        raise ValueError(f"examples must be at least 1, got {examples}")
+    check_range("weight_decay", weight_decay, "(0, inf)")
+    return math.sqrt(weight_decay_of_prior(survival, examples) / weight_decay)
