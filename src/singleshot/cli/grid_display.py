@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.live import Live
@@ -20,11 +21,13 @@ from singleshot.common.files import FolderNotUsableError, exclusive, is_held
 from singleshot.common.text import print_status, printable, printable_lines
 from singleshot.grid.engine import Engine, Grid, GridWatcher, Outcome, run_grid
 from singleshot.grid.job import Job
-from singleshot.grid.progress import JobProgress, estimate_seconds, progress_of
+from singleshot.grid.progress import State, estimate_seconds, progress_of
 from singleshot.grid.store import ResultStore
 from singleshot.paper.experiments import GridRequest
 
 REFRESH_SECONDS = 2.0
+STARTED = ("running", "stopped")
+"""The states shown on a terminal: a grid has more runs than a terminal has lines."""
 
 
 @contextmanager
@@ -142,42 +145,45 @@ def show_status(output: Path, *, as_json: bool) -> None:
     """Print the progress of the grid in a folder; on a terminal, keep it up to date until the grid is done."""
     request = GridRequest.load(output)
     store = ResultStore.open(output / "results")
-    progress = _progress(request, store, output)
+    runs = _progress(request, store, output)
     if as_json:
-        states = dict(Counter(one.state for one in progress))
-        runs = [one.to_dict() for one in progress]
+        states = dict(Counter(run["state"] for run in runs))
         print(json.dumps({"runs": runs, "states": states, "skipped": store.skipped}, indent=2))
         return
     report_skipped(store)
     console = Console()
     if not console.is_terminal:
-        print(_status(progress, progress))
+        print(_status(runs))
         return
-    with Live(_active(progress), console=console, auto_refresh=False) as live:
-        while is_held(output) and any(one.state != "done" for one in progress):
+    with Live(console=console, auto_refresh=False) as live:
+        live.update(Text(_status(runs, STARTED)), refresh=True)
+        while is_held(output) and any(run["state"] != "done" for run in runs):
             time.sleep(REFRESH_SECONDS)
             store.refresh()
-            progress = _progress(request, store, output)
-            live.update(_active(progress), refresh=True)
-    if any(one.state != "done" for one in progress):
+            runs = _progress(request, store, output)
+            live.update(Text(_status(runs, STARTED)), refresh=True)
+    if any(run["state"] != "done" for run in runs):
         print_status("No process is running this grid; repeat the original command to resume it.")
 
 
-def _progress(request: GridRequest, store: ResultStore, output: Path) -> list[JobProgress]:
+def _progress(request: GridRequest, store: ResultStore, output: Path) -> list[dict[str, Any]]:
     jobs = {job.key: job for grid in request.grids() for job in grid.jobs(store)}
-    return [progress_of(job, store, output / "runs") for job in jobs.values()]
+    runs = []
+    for key, job in jobs.items():
+        state, share = progress_of(job, store, output / "runs")
+        runs.append({"key": key, "title": job.title, "state": state, "share": share})
+    return runs
 
 
-def _active(progress: list[JobProgress]) -> Text:
-    """Return the status with only the started runs: a grid has more runs than a terminal has lines."""
-    return Text(_status([one for one in progress if one.state in ("running", "stopped")], progress))
-
-
-def _status(shown: list[JobProgress], progress: list[JobProgress]) -> str:
-    """Return a line for each shown run, and a summary of all."""
-    lines = [f"{one.job.key}  {one.state:8}  {one.share:4.0%}  {printable(one.job.title)}" for one in shown]
-    states = Counter(one.state for one in progress).most_common()
-    return "\n".join([*lines, f"{', '.join(f'{count} {state}' for state, count in states)} of {len(progress)} runs"])
+def _status(runs: list[dict[str, Any]], shown: Collection[str] = get_args(State)) -> str:
+    """Return a line for each run in one of the ``shown`` states, and a summary of all."""
+    lines = [
+        f"{run['key']}  {run['state']:8}  {run['share']:4.0%}  {printable(run['title'])}"
+        for run in runs
+        if run["state"] in shown
+    ]
+    states = Counter(run["state"] for run in runs).most_common()
+    return "\n".join([*lines, f"{', '.join(f'{count} {state}' for state, count in states)} of {len(runs)} runs"])
 
 
 def _duration(seconds: float) -> str:
