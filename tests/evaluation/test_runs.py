@@ -56,6 +56,6 @@ def test_a_run_has_the_metrics_of_its_predictions_and_is_loaded_once(
     assert plain.source == {"run": str(run.folder), "split": "test", "weights": "last", "step": run.checkpoint().step}
     assert np.isfinite(plain.metrics()["ece"])
     held_out = runs.LoadedRun.open(run.folder, split="validation", weights="best").evaluate(replicates=0)
-    assert held_out.title.startswith(f"{run.folder}: {held_out.result.count:,} validation images, one forward pass")
+    assert held_out.about.startswith(f"{held_out.result.count:,} validation images, one forward pass")
     with pytest.raises(ValueError, match="split"):
         runs.LoadedRun.open(run.folder, split="dev")

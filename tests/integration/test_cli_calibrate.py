@@ -82,8 +82,7 @@ def test_a_fitting_set_with_a_missing_class_gives_a_warning(place: Path, capsys:
     chunk = read_predictions("val.npz").load()
     kept = chunk.labels != 2
     np.savez("few.npz", logits=chunk.scores[kept], labels=chunk.labels[kept], class_names=list("abcd"))
-    with pytest.warns(UserWarning, match=r"few\.npz has no examples of 1 of 4 classes \(c\)"):
-        run(calibrate, "test.npz", "--fit-on", "few.npz")
+    run(calibrate, "test.npz", "--fit-on", "few.npz")  # the temperature needs no example of every class
     with pytest.warns(UserWarning, match="class 2 has no example in the fitting set"):
         run(calibrate, "test.npz", "--fit-on", "few.npz", "--method", "vector")
 

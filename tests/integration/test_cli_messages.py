@@ -12,6 +12,7 @@ from singleshot.cli import main as cli
 from singleshot.cli.main import main
 from singleshot.cli.predict import predict
 from singleshot.common.errors import StoppedError
+from singleshot.predictions import Predictions
 from singleshot.training.inference import Prediction
 
 
@@ -72,13 +73,18 @@ def test_control_characters_in_warnings_are_escaped(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     logits = np.random.default_rng(0).normal(size=(40, 3))
-    np.savez("few\x1b[2J.npz", logits=logits, labels=np.arange(40) % 2)
+    np.savez("few\x1b[2J.npz", logits=logits, labels=np.arange(40) % 3)
     np.savez("test.npz", logits=logits, labels=np.arange(40) % 3)
+
+    def warn(fitted: Predictions, _: object) -> None:
+        warnings.warn(f"{fitted.path} is strange", stacklevel=2)
+
+    monkeypatch.setattr("singleshot.evaluation.calibrating.check_same_classes", warn)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         main(["calibrate", "test.npz", "--fit-on", "few\x1b[2J.npz", "-o", "fixed\x1b.npz"])
     said = capsys.readouterr()
-    assert said.err.startswith(r"singleshot: few\x1b[2J.npz has no examples of 1 of 3 classes")
+    assert said.err.startswith(r"singleshot: few\x1b[2J.npz is strange")
     assert r"Predictions: fixed\x1b.npz" in said.out
     assert "\x1b" not in said.err + said.out
 

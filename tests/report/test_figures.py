@@ -217,3 +217,13 @@ def test_280_line_styles_are_distinct() -> None:
     assert len(styles) == 280
     assert len({style["color"] for style in line_styles(7)}) == 7
     assert len({style["marker"] for style in line_styles(7)}) == 7
+
+
+def test_states_in_place_of_results_are_refused() -> None:
+    state: Any = Calibration()
+    with pytest.raises(
+        TypeError, match=r"result must be a CalibrationResult, as compute\(\) returns it, got Calibration"
+    ):
+        plot_reliability(state)
+    with pytest.raises(TypeError, match="histogram must be a VarianceBins"):
+        plot_variance(state)

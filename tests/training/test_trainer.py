@@ -264,3 +264,9 @@ def test_a_changed_data_set_is_not_evaluated(tmp_path: Path, monkeypatch: pytest
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     with exclusive(tmp_path / "run"), pytest.raises(ValueError, match="in use by another singleshot process"):
         train(quick(), tmp_path / "run")
+
+
+def test_a_recipe_of_another_type_is_refused(tmp_path: Path) -> None:
+    settings: Any = {"epochs": 1}
+    with pytest.raises(TypeError, match="recipe must be a Recipe, got dict"):
+        train(settings, tmp_path)

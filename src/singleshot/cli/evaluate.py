@@ -7,16 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.conf import OmitArgPrefixes, arg
 
-from singleshot.cli.options import ReadOptions, RunOptions
+from singleshot.cli.options import Paths, ReadOptions, RunOptions
 from singleshot.common.text import printable
 
 FIGURES = (".png", ".pdf", ".svg")
 
 
 def evaluate(  # noqa: PLR0917
-    sources: Positional[tuple[Path, ...]],
+    sources: Paths,
     files: OmitArgPrefixes[ReadOptions],
     runs: OmitArgPrefixes[RunOptions],
     bins: int = 20,
@@ -60,7 +60,7 @@ def evaluate(  # noqa: PLR0917
         as_json: print every number as JSON, including the bins.
     """
     _check_arguments(sources, figure, predictions)
-    from singleshot.evaluation.comparison import Baseline
+    from singleshot.evaluation.comparison import compare
     from singleshot.evaluation.evaluation import check_options, evaluate_file
     from singleshot.evaluation.loaded_run import LoadedRun
     from singleshot.evaluation.summary import comparison_lines, evaluation_lines, table_lines
@@ -79,8 +79,8 @@ def evaluate(  # noqa: PLR0917
         if predictions is not None:
             raise ValueError(f"--predictions {predictions} is only for runs; {source} is a file of predictions")
         found.append(evaluate_file(read_predictions(source, **asdict(files)), **options))
-    baseline = Baseline(found[0], replicates=replicates, bins=bins)
-    compared = [] if replicates == 0 else [baseline.compare(one) for one in found[1:]]
+    others = [] if replicates == 0 else found[1:]
+    compared = [compare(one, found[0], replicates=replicates, bins=bins) for one in others]
     if figure is not None:
         from singleshot.report.figures import save_reliability
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import TextIOWrapper
 
 from tyro.conf import FlagCreatePairsOff, configure
@@ -35,20 +35,11 @@ def commands(args: Sequence[str]) -> SubcommandApp:
     app = SubcommandApp()
     one_flag = configure(FlagCreatePairsOff)  # --json without --no-json
     training = train_command(args[1:] if args[:1] == ["train"] else [])
-    summaries: list[tuple[Callable[..., None], str]] = [
-        (one_flag(quickstart), "Compare an overconfident net with calibrated ones in a minute, without downloads."),
-        (training, "Train a network whose softmax score is a confidence; stop and resume at any time."),
-        (one_flag(evaluate), "Measure accuracy and calibration of prediction files or trained runs."),
-        (one_flag(calibrate), "Calibrate predictions: fit on one file, apply to another."),
-        (one_flag(predict), "Classify images with a trained run, abstaining when the confidence is too low."),
-        (one_flag(export), "Write the classifier of a trained run as an ONNX or torch.export file."),
-        (one_flag(reproduce), "Measure the tables and figures of the paper, on one machine or a cluster."),
-        (one_flag(report), "Write one HTML page: can these scores be trusted, and from which threshold?"),
-    ]
-    for command, summary in summaries:
-        # The list of commands shows the summary; the help of a command shows its docstring.
+    for command in (quickstart, training, evaluate, calibrate, predict, export, reproduce, report):
+        # The help of a command shows its docstring; the list of commands shows the first line of it.
         is_selected = args[:1] == [command.__name__]
-        app.command(help=None if is_selected else summary)(command)
+        summary = None if is_selected else (command.__doc__ or "").partition("\n")[0]
+        app.command(help=summary)(command if command is training else one_flag(command))
     app.command(data_app, name="data", help="List, verify and download data sets.")
     return app
 

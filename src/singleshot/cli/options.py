@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+Paths = Annotated[Positional[tuple[Path, ...]], arg(help_behavior_hint="")]  # no "(default: )" in the help
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from singleshot.cli.options import Paths
 from singleshot.common.text import printable
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def predict(  # noqa: PLR0917
     run: Annotated[Positional[Path], arg(metavar="RUN")],
-    images: Annotated[Positional[tuple[Path, ...]], arg(metavar="IMAGES")],
+    images: Annotated[Paths, arg(metavar="IMAGES")],
     abstain_below: float = 0.0,
     weights: Literal["last", "best"] = "last",
     skip_unreadable: bool = False,

@@ -51,6 +51,7 @@ def quickstart(
 
 def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: bool) -> None:
     from singleshot.cli.grid_display import raise_failures, run_and_show
+    from singleshot.evaluation.formatting import amount
     from singleshot.grid.local_engine import LocalEngine
     from singleshot.grid.store import ResultStore
     from singleshot.paper import quickstart as experiment
@@ -73,7 +74,7 @@ def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: boo
         print(f"Every number: {results}")
     stream = sys.stderr if as_json else sys.stdout
     figure = output / "reliability.png"
-    title = f"Digits test images, one forward pass each, predictions of {seeds} seeds pooled"
+    title = f"Digits test images, one forward pass each, predictions of {amount(seeds, 'seed')} pooled"
     save_reliability([(summary.title, summary.pooled) for summary in summaries], figure, title=title)
     print(f"The picture:  {figure}", file=stream)
     retry = shlex.join(["singleshot", "quickstart", "--output", str(output), "--seeds", str(seeds)])
@@ -90,13 +91,14 @@ def _print_table(summaries: list[MethodSummary], seeds: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from singleshot.evaluation.formatting import amount
     from singleshot.paper.quickstart import Setting, table_rows
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)  # no wrapping in a file or a pipe
     table = Table(
-        title=f"Digits, {Setting().train_images} training images: mean ± standard error over {seeds} seeds",
+        title=f"Digits, {Setting().train_images} training images: mean ± standard error over {amount(seeds, 'seed')}",
         caption="Test images, one forward pass each. ECE, MCE, NLL, Brier: lower is better. Best value bold.",
         box=None,  # without lines it fits a terminal of 80 columns
         pad_edge=False,

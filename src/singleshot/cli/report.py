@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.conf import OmitArgPrefixes, arg
 
-from singleshot.cli.options import ReadOptions, RunOptions
+from singleshot.cli.options import Paths, ReadOptions, RunOptions
 from singleshot.common.files import check_writable
 from singleshot.common.text import printable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def report(  # noqa: PLR0917
-    sources: Positional[tuple[Path, ...]],
+    sources: Paths,
     files: OmitArgPrefixes[ReadOptions],
     runs: OmitArgPrefixes[RunOptions],
     output: Annotated[Path, arg(aliases=["-o"])] = Path("report.html"),
@@ -63,10 +63,9 @@ def report(  # noqa: PLR0917
     _check_sources(sources, files, runs.weights)
     check_writable(output)
     from singleshot.report.page import write_page
-    from singleshot.report.page.labels import short_names
     from singleshot.report.page.model_report import command_line
 
-    names = short_names(sources)
+    names = _short_names(sources)
     if not title:
         title = "Can these scores be trusted?" if len(names) > 1 else f"{names[0]}: can its scores be trusted?"
     reports = _reports(sources, names, files, runs, replicates=replicates, dataset=dataset)
@@ -96,6 +95,16 @@ def _check_sources(sources: tuple[Path, ...], files: ReadOptions, weights: str) 
             Run.open(source).checkpoint(weights)
 
 
+def _short_names(paths: Sequence[Path]) -> list[str]:
+    """Name each path by its last part, or by the whole path if several have the same last part.
+
+    >>> _short_names([Path("runs/a"), Path("b.npz"), Path("old/b.npz"), Path()])
+    ['a', 'b.npz', 'old/b.npz', '.']
+    """
+    last_parts = [path.name for path in paths]
+    return [path.name if path.name and last_parts.count(path.name) == 1 else str(path) for path in paths]
+
+
 def _reports(
     sources: tuple[Path, ...],
     names: list[str],
@@ -109,7 +118,7 @@ def _reports(
     from singleshot.data import load_dataset
     from singleshot.predictions.formats import is_predictions
     from singleshot.report.page import file_report, run_report
-    from singleshot.report.page.inspection import IMAGE_SIZE, MAX_LARGE, SMALL_IMAGE_SIZE
+    from singleshot.report.page.outcomes import IMAGE_SIZE, MAX_LARGE, SMALL_IMAGE_SIZE
 
     images = None
     if dataset is not None:

@@ -36,6 +36,18 @@ def print_status(text: str) -> None:
     print(printable_lines(text), file=sys.stderr, flush=True)
 
 
+def shown(text: object, max_length: int = 120, *, keep_end: bool = False) -> str:
+    r"""Return text on one line with control characters escaped, truncated at its end or, for paths, at its start.
+
+    >>> shown("cat\u202etac\n"), shown("x" * 200, max_length=5), shown("runs/long/a", max_length=4, keep_end=True)
+    ('cat\\u202etac\\n', 'xxxx…', '…g/a')
+    """
+    plain = printable(str(text))
+    if len(plain) <= max_length:
+        return plain
+    return f"…{plain[len(plain) - max_length + 1 :]}" if keep_end else f"{plain[: max_length - 1]}…"
+
+
 def listed(names: Sequence[str], limit: int = 10) -> str:
     """Join the first few names and count the rest.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from singleshot.common.checks import check_choice
-from singleshot.common.text import listed
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc import SCALINGS, Scaling
@@ -23,8 +21,6 @@ def fit_scaling(predictions: Predictions, method: str) -> Scaling:
     """Fit a calibration method on a file, which is loaded into memory."""
     check_choice("method", method, tuple(SCALINGS))
     chunk = predictions.load()
-    if method == "temperature":  # methods with parameters per class issue their own warnings
-        _warn_about_missing_classes(predictions, chunk)
     try:
         return SCALINGS[method].fit(torch.from_numpy(predictions.logits(chunk)), torch.from_numpy(chunk.labels))
     except ValueError as error:
@@ -78,14 +74,3 @@ def _apply(scaling: Scaling, predictions: Predictions, chunk: Chunk) -> NDArray[
     except ValueError as error:
         raise ValueError(f"{predictions.path}: {error}") from None
     return scaled
-
-
-def _warn_about_missing_classes(predictions: Predictions, chunk: Chunk) -> None:
-    missing = np.flatnonzero(np.bincount(chunk.labels, minlength=predictions.classes) == 0)
-    if len(missing):
-        names = predictions.class_names or tuple(map(str, range(predictions.classes)))
-        warnings.warn(
-            f"{predictions.path} has no examples of {len(missing)} of {predictions.classes} classes "
-            f"({listed([names[index] for index in missing], 5)}); the temperature may not suit them.",
-            stacklevel=3,
-        )

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from singleshot.common.checks import as_tensor, check_range, check_size
-from singleshot.common.text import jsonable, printable
+from singleshot.common.text import jsonable
 from singleshot.evaluation.formatting import amount
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.classwise import MIN_PER_CLASS, ClasswiseGroups
@@ -43,7 +43,7 @@ class Evaluation:
     consistency: ConsistencyTest | None = None
     example_metrics: dict[str, float] = field(default_factory=dict)  # those that need the examples, not only the bins
     name: str = "predictions"
-    title: str = "Predictions"
+    about: str = ""  # number of examples and how they were predicted
     source: dict[str, Any] = field(default_factory=dict)  # where the predictions come from, for JSON
 
     def metrics(self) -> dict[str, float]:
@@ -153,7 +153,7 @@ def evaluate_file(predictions: Predictions, **options: Any) -> Evaluation:
     return replace(
         evaluation,
         name=str(path),
-        title=printable(f"{path}: {size}, {kind}"),
+        about=f"{size}, {kind}",
         source={"file": str(path), "kind": kind, "classes": classes},
     )
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from singleshot.common.checks import check_choice
 from singleshot.common.splits import split_training
-from singleshot.common.text import printable
 from singleshot.data import Images, load_dataset
 from singleshot.data.augmentation import Normalization
 from singleshot.evaluation.evaluation import Evaluation, evaluate_batches
@@ -71,7 +70,7 @@ class LoadedRun:
         return replace(
             evaluation,
             name=str(folder),
-            title=printable(f"{folder}: {size}, one forward pass each, after step {self.step:,}"),
+            about=f"{size}, one forward pass each, after step {self.step:,}",
             source={"run": str(folder), "split": self.split, "weights": self.weights, "step": self.step},
         )
 

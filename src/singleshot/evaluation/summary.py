@@ -20,7 +20,7 @@ ABOUT_ECE_INTERVALS = (
 def evaluation_lines(evaluation: Evaluation, accuracy: float | None = None) -> list[str]:
     """The metrics with their intervals, the verdict, and the threshold for an accuracy if one is given."""
     metrics, intervals = evaluation.metrics(), evaluation.intervals
-    lines = [evaluation.title]
+    lines = [printable(f"{evaluation.name}: {evaluation.about}")]
     if intervals:
         lines.append(f"  {'':<16} {'':8}   95 % interval")
     for name in (name for name in LABELS if name in metrics):

@@ -53,7 +53,6 @@ ERRORS: dict[str, tuple[ErrorOfGaps, ErrorOfGaps]] = {
 BIASED_UP = (*list(ERRORS)[:3], "smooth_ece", *list(ERRORS)[3:])
 """Errors that are 0 for perfect calibration and never negative, so that sampling noise alone makes them positive."""
 METRICS = ("accuracy", *BIASED_UP, "nll", "brier", "mean_confidence", "aurc", "excess_aurc")
-HIGHER_IS_BETTER = ("accuracy",)
 
 
 class Resampled(NamedTuple):
@@ -153,12 +152,12 @@ def debiased_ece(examples: Examples, bins: int = 20) -> float:
     For perfect calibration about a third of the plain ECE's bias remains (benchmarks/interval_coverage.py), because of
     the clipping at 0 and because some of the noise is attributed to true gaps.
     """
-    return _estimate("debiased_ece", Estimator(examples, bins))
+    return Estimator(examples, bins).estimates(("debiased_ece",))["debiased_ece"]
 
 
 def adaptive_ece(examples: Examples, bins: int = 20) -> float:
     """The ECE of equal-mass bins, which hold about the same number of examples each."""
-    return _estimate("adaptive_ece", Estimator(examples, bins))
+    return Estimator(examples, bins).estimates(("adaptive_ece",))["adaptive_ece"]
 
 
 def smooth_ece(examples: Examples, bandwidth: float | None = None) -> float:
@@ -167,8 +166,4 @@ def smooth_ece(examples: Examples, bandwidth: float | None = None) -> float:
     if bandwidth is not None:
         check_range("bandwidth", bandwidth, "(0, 1]")
         estimator.bandwidth = bandwidth
-    return _estimate("smooth_ece", estimator)
-
-
-def _estimate(name: str, estimator: Estimator) -> float:
-    return estimator.estimates((name,))[name]
+    return estimator.estimates(("smooth_ece",))["smooth_ece"]

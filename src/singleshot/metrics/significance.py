@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.checks import check_choice, check_range, check_size
-from singleshot.metrics.estimates import BIASED_UP, HIGHER_IS_BETTER, METRICS, Estimator, Resampled
+from singleshot.metrics.estimates import BIASED_UP, METRICS, Estimator, Resampled
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.intervals import around
 from singleshot.metrics.resampling import SortedExamples
@@ -135,7 +135,7 @@ def compare_resampled(a: Resampled, b: Resampled, metric: str, *, level: float =
     low, high = around(difference, differences, level, reflect=metric in BIASED_UP)
     noise = differences - differences.mean()
     as_far = int((np.abs(noise) >= abs(difference) - 1e-15).sum())
-    sign = -1 if metric in HIGHER_IS_BETTER else 1
+    sign = -1 if metric == "accuracy" else 1
     return Comparison(
         metric=metric,
         a=a.plain[metric],

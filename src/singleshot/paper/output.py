@@ -17,7 +17,7 @@ from singleshot.paper.methods import base_recipe, job_of
 from singleshot.paper.table_formats import FORMATS
 from singleshot.paper.tables import Table, build_table
 from singleshot.report.page import ModelReport, run_report, write_page
-from singleshot.report.page.inspection import SMALL_IMAGE_SIZE
+from singleshot.report.page.outcomes import SMALL_IMAGE_SIZE
 from singleshot.training.recipe import Recipe
 
 MAX_METHODS_ON_PAGE = 8

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from singleshot.common.checks import check_range
 from singleshot.common.splits import balanced_order
 from singleshot.posthoc.scaling import fitting_set, warn_missing_classes
 from singleshot.posthoc.temperature import NoFiniteTemperature, best_temperature
@@ -46,11 +47,13 @@ def features(logits: Tensor, on: Inputs) -> Tensor:
     return torch.log_softmax(logits, -1)
 
 
-def start_of_fit(logits: Any, labels: Any) -> tuple[Tensor, Tensor, float]:
-    """Check the fitting set, and return it with the best temperature.
+def diagonal_problem(logits: Any, labels: Any, on: Inputs, strength: float | None) -> Problem:
+    """Return the problem of vector scaling, with this strength or the one that cross-validation chooses.
 
-    Without a best temperature, return one that leaves logits of an ordinary size unchanged.
+    The temperature is the best one or, if there is none, one that leaves logits of an ordinary size unchanged.
     """
+    if strength is not None:
+        check_range("strength", strength, "(0, inf)")
     logits, labels = fitting_set(logits, labels)
     warn_missing_classes(labels, logits.shape[1], MISSING, stacklevel=5)
     best = best_temperature(logits, labels)
@@ -67,7 +70,8 @@ def start_of_fit(logits: Any, labels: Any) -> tuple[Tensor, Tensor, float]:
             "more data, with both right and wrong predictions.",
             stacklevel=4,
         )
-    return logits, labels, temperature
+    problem = Problem(logits, labels, temperature, on, full=False, strength=strength or 1.0)
+    return choose_strength(problem, "strength") if strength is None else problem
 
 
 @dataclass(frozen=True)

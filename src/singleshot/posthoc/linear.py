@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from singleshot.common.checks import check_choice, check_range
-from singleshot.posthoc.affine_solver import Inputs, Problem, choose_strength, features, solve, start_of_fit
+from singleshot.posthoc.affine_solver import Inputs, choose_strength, diagonal_problem, features, solve
 from singleshot.posthoc.scaling import Scaling, check_classes, to_output_dtype
 
 
@@ -46,14 +46,9 @@ class VectorScaling(Scaling):
         the NLL is never above that of TemperatureScaling, and the solution is finite even if all predictions are right,
         or all wrong. If ``strength`` is None, five-fold cross-validation on these examples chooses it.
         """
-        if strength is not None:
-            check_range("strength", strength, "(0, inf)")
-        logits, labels, temperature = start_of_fit(logits, labels)
-        problem = Problem(logits, labels, temperature, "logits", full=False, strength=strength or 1.0)
-        if strength is None:
-            problem = choose_strength(problem, "strength")
+        problem = diagonal_problem(logits, labels, "logits", strength)
         correction, bias = problem.unpack(solve(problem))
-        return cls((1 + correction) / temperature, bias)
+        return cls((1 + correction) / problem.temperature, bias)
 
     def forward(self, logits: Tensor) -> Tensor:
         """Return logits (..., C) with each class scaled and shifted."""
@@ -107,19 +102,15 @@ class MatrixScaling(Scaling):
         first ``strength`` and then ``off_diagonal``. A step takes time in proportion to N·C².
         """
         check_choice("on", on, get_args(Inputs))
-        for name, value in (("strength", strength), ("off_diagonal", off_diagonal)):
-            if value is not None:
-                check_range(name, value, "(0, inf)")
-        logits, labels, temperature = start_of_fit(logits, labels)
-        diagonal = Problem(logits, labels, temperature, on, full=False, strength=strength or 1.0)
-        if strength is None:
-            diagonal = choose_strength(diagonal, "strength")
+        if off_diagonal is not None:
+            check_range("off_diagonal", off_diagonal, "(0, inf)")
+        diagonal = diagonal_problem(logits, labels, on, strength)
         problem = replace(diagonal, full=True, off_diagonal=off_diagonal or 1.0)
         if off_diagonal is None:
             problem = choose_strength(problem, "off_diagonal")
         scales, biases = np.split(solve(diagonal, exact=False), 2)
         correction, bias = problem.unpack(solve(problem, np.concatenate([np.diag(scales).ravel(), biases])))
-        return cls((torch.eye(logits.shape[1], dtype=torch.float64) + correction) / temperature, bias, on)
+        return cls((torch.eye(len(bias), dtype=torch.float64) + correction) / problem.temperature, bias, on)
 
     def forward(self, logits: Tensor) -> Tensor:
         """Return logits (..., C), each class a weighted sum of all."""

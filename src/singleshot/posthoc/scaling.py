@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 import torch
@@ -26,15 +26,14 @@ from singleshot.common.files import write_text
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-FORMAT, VERSION = "singleshot-scaling", 1
 MAX_BYTES = 2**31  # enough for the matrix of 10,000 classes
 
 
 class SavedScaling(msgspec.Struct):
     """The content of a file, with the parameters not decoded yet."""
 
-    format: str
-    version: int
+    format: Literal["singleshot-scaling"]
+    version: Literal[1]
     method: str = ""
     parameters: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -69,7 +68,7 @@ class Scaling(nn.Module, ABC):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a JSON file atomically, exact to the last bit."""
-        content = {"format": FORMAT, "version": VERSION, "method": self.method, "parameters": self.to_dict()}
+        content = {"format": "singleshot-scaling", "version": 1, "method": self.method, "parameters": self.to_dict()}
         write_text(Path(path), json.dumps(content, allow_nan=False) + "\n")
 
     @classmethod
@@ -115,13 +114,6 @@ def read_scaling(path: Path, methods: Mapping[str, type[AnyScaling]]) -> AnyScal
         saved = msgspec.json.decode(path.read_bytes(), type=SavedScaling)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a saved scaling: {str(error)[:200]}") from None
-    if saved.format != FORMAT:
-        raise ValueError(f'{path} is not a saved scaling: it must contain "format": "{FORMAT}"')
-    if saved.version != VERSION:
-        raise ValueError(
-            f"{path} has format version {saved.version}, but this singleshot reads version {VERSION}; update "
-            "singleshot, or fit and save again"
-        )
     if saved.method not in methods:
         raise ValueError(f"{path} contains method {saved.method[:50]!r}, expected {' or '.join(methods)}")
     scaling = methods[saved.method]

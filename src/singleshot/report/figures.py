@@ -29,6 +29,7 @@ def plot_reliability(
     confidence ``level``, or none if it is None. By default, the diagram is a new figure with a legend; on given axes it
     has no legend.
     """
+    style.check_type("result", result, CalibrationResult)
     is_new = ax is None
     ax = style.new_axes((3.3, 4.2)) if ax is None else ax
     bins = result.bins
@@ -109,6 +110,7 @@ def plot_variance(histogram: VarianceBins, *, ax: Axes | None = None, title: str
     ``histogram`` is the result of `VarianceHistogram.compute`. The axis ends at the last non-empty bin; empty bins
     before it are left blank.
     """
+    style.check_type("histogram", histogram, VarianceBins)
     ax = style.new_axes() if ax is None else ax
     filled = histogram.count > 0
     left, right = histogram.lower[filled].numpy(), histogram.upper[filled].numpy()

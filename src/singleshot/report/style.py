@@ -45,6 +45,12 @@ def new_axes(size: tuple[float, float] = (3.3, 2.5)) -> Axes:
     return ax
 
 
+def check_type(name: str, value: object, expected: type) -> None:
+    """Require the result of ``compute()``, and not the state it is computed from."""
+    if not isinstance(value, expected):
+        raise TypeError(f"{name} must be a {expected.__name__}, as compute() returns it, got {type(value).__name__}")
+
+
 def check_curves(name: str, curves: Mapping[str, T]) -> Mapping[str, T]:
     """Require a non-empty mapping from names to curves."""
     if not isinstance(curves, Mapping):

@@ -43,6 +43,8 @@ def train(
         tensorboard: write TensorBoard logs to ``output/tensorboard`` as well.
         callback: called after every step and evaluation.
     """
+    if not isinstance(recipe, Recipe):
+        raise TypeError(f"recipe must be a Recipe, got {type(recipe).__name__}; use Recipe(...) or preset(...)")
     recipe, folder = recipe.resolved(), Path(output)
     if tensorboard:
         require_tensorboard()

@@ -18,9 +18,10 @@ import oracle
 from integration.overconfident import run, write_overconfident
 from singleshot.cli.evaluate import evaluate
 from singleshot.metrics import Calibration, Examples, risk_coverage, threshold_for_accuracy
+from singleshot.metrics.selective import accepted_at
 from singleshot.report.page import file_report, page_data
-from singleshot.report.page.classes import CONFUSION_THRESHOLD
-from singleshot.report.page.curves import BIN_CHOICES, EXPLORED, FINE_BINS, MAX_POINTS, fine_bins, threshold_counts
+from singleshot.report.page.content import BIN_CHOICES, EXPLORED, FINE_BINS, MAX_POINTS, fine_bins
+from singleshot.report.page.outcomes import CONFUSION_THRESHOLD
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_fine_bins_add_up_to_the_bins_of_calibration(
     calibration = Calibration(bins=bins)
     calibration.update(probs=probs, labels=labels)
     expected = calibration.compute().bins
-    found = {name: np.array(sums) for name, sums in fine_bins(Examples.of(probs=probs, labels=labels)).items()}
+    found = {name: sums.numpy() for name, sums in fine_bins(Examples.of(probs=probs, labels=labels)).items()}
     coarse = {name: sums.reshape(bins, -1).sum(1) for name, sums in found.items()}
     assert coarse["count"].tolist() == expected.count.tolist()
     filled = coarse["count"] > 0
@@ -147,10 +148,10 @@ def check_threshold_counts(dtype: type[np.floating[Any]]) -> None:
     random = np.random.default_rng(0)
     top = np.append(random.uniform(0.5, 1, 500), [0.5, 0.95, 0.999, 0.99991, 1, 1]).astype(dtype)
     labels = random.integers(0, 2, len(top))
-    found = threshold_counts(Examples.of(probs=np.stack([top, 1 - top], 1), labels=labels))
+    counted, correct = accepted_at(Examples.of(probs=np.stack([top, 1 - top], 1), labels=labels), EXPLORED)
     for place, threshold in enumerate(EXPLORED):
         accepted = top >= dtype(threshold)
-        assert (found["accepted"][place], found["correct"][place]) == (
+        assert (counted[place], correct[place]) == (
             accepted.sum(),
             (accepted & (labels == 0)).sum(),
         )

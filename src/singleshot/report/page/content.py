@@ -1,26 +1,27 @@
-"""The data of the page as plain values for JSON."""
+"""The data of the page as plain values for JSON, with the counts and curves from which the browser draws diagrams."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from singleshot import __version__
-from singleshot.common.text import jsonable
-from singleshot.evaluation.comparison import COMPARED, Baseline, BaselineComparison
+from singleshot.common.text import jsonable, shown
+from singleshot.evaluation.comparison import COMPARED, BaselineComparison, compare, have_same_examples
 from singleshot.evaluation.evaluation import Evaluation
 from singleshot.evaluation.formatting import LABELS, difference_label
 from singleshot.evaluation.verdict import verdict
-from singleshot.metrics.estimates import HIGHER_IS_BETTER
-from singleshot.metrics.selective import threshold_bounds
-from singleshot.report.page import curves
-from singleshot.report.page.classes import CONFUSION_THRESHOLD, classes_by_gap, confusions, outlier_class
-from singleshot.report.page.labels import numbered, shown, shown_values
-from singleshot.report.page.model_report import ModelReport
+from singleshot.metrics.binning import bin_index, sum_by_bin
+from singleshot.metrics.examples import Examples
+from singleshot.metrics.selective import STARTS, THRESHOLDS, accepted_at, risk_coverage, threshold_bounds
+from singleshot.report.page.model_report import DEFAULT_BINS, ModelReport
+from singleshot.report.page.outcomes import CONFUSION_THRESHOLD, classes_by_gap, confusions, outlier_class
 
 HELP = {
     "accuracy": "Share of examples whose predicted class is correct.",
@@ -39,6 +40,22 @@ HELP = {
     "excess_aurc": "The AURC above that of a perfect ranking, which places every correct prediction first.",
 }
 """Metrics in the order of the table's columns."""
+FINE_BINS = 1200
+BIN_CHOICES = (5, 6, 8, 10, 12, 15, 20, 24, 25, 30, 40, 50, 60, 75, 100)
+"""Numbers of bins to choose from. They divide the number of fine bins, so that each bin is a union of fine bins."""
+MAX_POINTS = 400
+EXPLORED = (
+    *(k / 1000 for k in range(1000)),
+    *(k / 10_000 for k in range(9991, 10_000)),
+    *(k / 100_000 for k in range(99_991, 100_001)),
+)
+"""Thresholds to choose from, denser near 1 where confidences are; they include those of the guarantees."""
+GUARANTEE = {
+    "certainty": 0.95,
+    "thresholds": list(THRESHOLDS),
+    "starts": [THRESHOLDS.index(start) for start in STARTS],
+}
+"""The search of `singleshot.metrics.threshold_for_accuracy`, which the page repeats in JavaScript."""
 
 
 def page_data(
@@ -50,23 +67,22 @@ def page_data(
     baseline = None
     for report in reports:
         model = model_data(report)
-        model["name"] = numbered(model["name"], [other["name"] for other in models])  # truncated names may be equal
-        if baseline is None:
-            baseline = Baseline(report.evaluation, replicates=replicates, bins=curves.DEFAULT_BINS)
-        elif replicates != 0:
-            comparison = baseline.compare(report.evaluation)
+        model["name"] = _numbered(model["name"], [other["name"] for other in models])  # truncated names may be equal
+        baseline = baseline or report.evaluation
+        if models and replicates != 0:
+            comparison = compare(report.evaluation, baseline, replicates=replicates, bins=DEFAULT_BINS)
             comparisons.append(_comparison_data(comparison, model["name"], models[0]["name"]))
-        model["same_examples"] = baseline.has_same_examples(report.evaluation)
+        model["same_examples"] = have_same_examples(baseline, report.evaluation)
         models.append(model)
     page = {
         "title": shown(title, max_length=200),
         "singleshot": __version__,
         "command": None if command is None else shown(command, max_length=10_000),
         "made": datetime.now(timezone.utc).date().isoformat(),
-        "bin_choices": curves.BIN_CHOICES,
-        "default_bins": curves.DEFAULT_BINS,
-        "thresholds": curves.EXPLORED,
-        "guarantee": curves.GUARANTEE,
+        "bin_choices": BIN_CHOICES,
+        "default_bins": DEFAULT_BINS,
+        "thresholds": EXPLORED,
+        "guarantee": GUARANTEE,
         "confusion_threshold": CONFUSION_THRESHOLD,
         "metrics": [_metric_column(name) for name in HELP],
         "models": models,
@@ -92,26 +108,48 @@ def model_data(report: ModelReport) -> dict[str, Any]:
         "verdict": sentence,
         "tone": tone,
         "metrics": {name: _estimate(name, evaluation) for name in HELP},
-        "fine": curves.fine_bins(examples),
-        "risk_coverage": curves.risk_coverage_points(examples),
-        "coverage": {"threshold": bins.lower.tolist(), "coverage": bins.coverage().tolist()},
-        "at_threshold": curves.threshold_counts(examples),
-        "guaranteed_accuracies": threshold_bounds(examples, confidence=curves.CERTAINTY)[2],
+        "fine": fine_bins(examples),
+        "risk_coverage": risk_coverage_points(examples),
+        "coverage": {"threshold": bins.lower, "coverage": bins.coverage()},
+        "at_threshold": dict(zip(("accepted", "correct"), accepted_at(examples, EXPLORED), strict=True)),
+        "guaranteed_accuracies": threshold_bounds(examples)[2],
         "classes_predicted": len(np.unique(outcomes.predicted)),
         "classes_by_gap": classes_by_gap(outcomes),
         "confusions": confusions(outcomes),
         "inspection": report.inspection,
         "passes": report.passes,
         "training": report.training,
-        "recipe": shown_values(report.recipe),
-        "environment": shown_values(report.environment),
+        "recipe": _shown_values(report.recipe),
+        "environment": _shown_values(report.environment),
         "file": report.file,
         "command": shown(report.command, max_length=2000),
     }
 
 
+def fine_bins(examples: Examples) -> dict[str, Tensor]:
+    """Count examples and correct predictions and sum the confidence per fine bin.
+
+    The edges of coarser bins are edges of fine bins to the last bit: k / 20 and 60 k / 1200 are the same quotient,
+    correctly rounded, and both are rounded to the dtype of the confidences.
+    """
+    index = bin_index(examples.confidence, FINE_BINS)
+    return {
+        "count": sum_by_bin(index, FINE_BINS),
+        "correct": sum_by_bin(index[examples.correct], FINE_BINS),
+        "confidence": sum_by_bin(index, FINE_BINS, examples.confidence),
+    }
+
+
+def risk_coverage_points(examples: Examples) -> dict[str, Any]:
+    """Return the risk–coverage curve at evenly spaced coverages, with its first and last point, and the whole area."""
+    curve = risk_coverage(examples)
+    shares = np.linspace(curve.coverage[0], 1, MAX_POINTS)
+    at = np.unique(np.clip(np.searchsorted(curve.coverage, shares), 0, len(curve.coverage) - 1))
+    return {"coverage": curve.coverage[at], "risk": curve.risk[at], "aurc": curve.aurc}
+
+
 def _metric_column(name: str) -> dict[str, Any]:
-    better = None if name == "mean_confidence" else "higher" if name in HIGHER_IS_BETTER else "lower"
+    better = None if name == "mean_confidence" else "higher" if name == "accuracy" else "lower"
     return {"name": name, "title": LABELS[name], "better": better, "help": HELP[name]}
 
 
@@ -120,7 +158,7 @@ def _estimate(name: str, evaluation: Evaluation) -> dict[str, float | bool | Non
     estimate = evaluation.metrics()[name]
     return {
         "estimate": estimate,
-        "infinite": estimate is not None and math.isinf(estimate),  # JSON has no infinity
+        "infinite": math.isinf(estimate),  # JSON has no infinity
         "low": None if interval is None else interval.low,
         "high": None if interval is None else interval.high,
     }
@@ -133,3 +171,22 @@ def _comparison_data(comparison: BaselineComparison, name: str, baseline: str) -
         "why": f"{name} and {baseline} {comparison.reason}." if comparison.differences is None else None,
         "differences": comparison.differences or [],
     }
+
+
+def _shown_values(value: Any) -> Any:
+    """Make every text in nested dicts and lists safe to display; other objects become text."""
+    if isinstance(value, dict):
+        return {shown(name): _shown_values(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown_values(inner) for inner in value]
+    return value if value is None or isinstance(value, bool | int | float) else shown(value, max_length=1000)
+
+
+def _numbered(name: str, taken: Container[str]) -> str:
+    """Append a number to a name that is taken.
+
+    >>> _numbered("a", ["a", "a (2)"])
+    'a (3)'
+    """
+    candidates = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))
+    return next(candidate for candidate in candidates if candidate not in taken)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from singleshot.common.environment import describe_environment
 from singleshot.common.files import fingerprint
@@ -25,13 +27,20 @@ from singleshot.evaluation.evaluation import (
 from singleshot.evaluation.formatting import amount
 from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.metrics.examples import ScoredBatch
+from singleshot.metrics.variance_histogram import VarianceHistogram
 from singleshot.predictions import read_predictions
-from singleshot.report.page.classes import ClassIndices, Outcomes
-from singleshot.report.page.curves import DEFAULT_BINS
-from singleshot.report.page.inspection import IMAGE_SIZE, examples_to_inspect
-from singleshot.report.page.passes import file_passes, run_passes
+from singleshot.report.page.outcomes import IMAGE_SIZE, ClassIndices, Outcomes, examples_to_inspect
+from singleshot.sampling import sample
+from singleshot.sampling.noise import noise_layers
+from singleshot.training.inference import BATCH, image_batches
 from singleshot.training.run import METRICS_LOG, read_records
 
+DEFAULT_BINS = 20
+VARIANCE_BINS = 200
+"""The page merges these bins over the range in use: most variances of a good model are close to 0."""
+SAMPLES = 5
+MAX_SAMPLED = 10_000
+"""Images of a run that are sampled: enough for a histogram, and a matter of seconds."""
 DEFAULTS = {"split": "test", "weights": "last", "device": "auto"}
 
 
@@ -69,21 +78,19 @@ def file_report(
     predictions = read_predictions(path, **options)
     evaluate = partial(evaluate_file, predictions)
     evaluation, outcomes = _evaluate(evaluate, predictions.classes, predictions.class_names, replicates)
-    count = evaluation.result.count
     if images is not None and not np.array_equal(outcomes.labels, images.labels.numpy()):
         raise ValueError(
-            f"{path} does not contain predictions for these images: its {amount(count, 'label')} differ from those of "
-            f"the {amount(len(images), 'image')}; omit --dataset or use another --split"
+            f"{path} does not contain predictions for these images: its {amount(len(outcomes.labels), 'label')} differ "
+            f"from those of the {amount(len(images), 'image')}; omit --dataset or use another --split"
         )
-    size = f"{amount(count, 'example')}, {amount(predictions.classes, 'class', 'classes')}"
     return ModelReport(
         name=str(path) if name is None else name,
-        about=f"{size}, {predictions.kind}; {_describe(evaluation, replicates)}",
+        about=_describe(evaluation, replicates),
         command=command_line("evaluate", path, **options, replicates=replicates),
         evaluation=evaluation,
         outcomes=outcomes,
         inspection=examples_to_inspect(outcomes, images, image_size=image_size),
-        passes=file_passes(predictions),
+        passes=_histogram(predictions.pass_batches(), predictions.passes) if predictions.passes else None,
         environment=describe_environment(),
         file=fingerprint(path),
     )
@@ -101,15 +108,14 @@ def run_report(
     loaded = LoadedRun.open(folder, **options)
     run, class_names = loaded.run, loaded.run.info.class_names
     evaluation, outcomes = _evaluate(loaded.evaluate, len(class_names), class_names, replicates)
-    size = amount(evaluation.result.count, f"{loaded.split} image")
     return ModelReport(
         name=str(folder) if name is None else name,
-        about=f"{size}, one forward pass each, after step {loaded.step:,}; {_describe(evaluation, replicates)}",
+        about=_describe(evaluation, replicates),
         command=command_line("evaluate", folder, **options, replicates=replicates),
         evaluation=evaluation,
         outcomes=outcomes,
         inspection=examples_to_inspect(outcomes, loaded.images, loaded.positions, image_size=image_size),
-        passes=run_passes(loaded),
+        passes=_sampled_passes(loaded),
         training=training_curve(run.folder / METRICS_LOG),
         recipe=asdict(run.recipe),
         environment=run.info.environment,
@@ -143,7 +149,7 @@ def _describe(evaluation: Evaluation, replicates: int | None) -> str:
         intervals = f"95 % intervals from {replicates or DEFAULT_REPLICATES:,} resamples{of_groups}"
     elif count > MAX_RESAMPLED and replicates is None:
         intervals = f"no intervals by default above {MAX_RESAMPLED:,} examples"
-    return f"accuracy {100 * evaluation.result.accuracy:.1f} %; {intervals}"
+    return f"{evaluation.about}; accuracy {100 * evaluation.result.accuracy:.1f} %; {intervals}"
 
 
 def command_line(command: str, *arguments: Path | str, **options: Any) -> str:
@@ -176,3 +182,28 @@ def training_curve(log: Path) -> list[dict[str, Any]] | None:
 def _number(value: Any) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if is_number else None
+
+
+def _sampled_passes(loaded: LoadedRun) -> dict[str, Any] | None:
+    """Return the variance histogram of sampled passes; None for a model without noise layers."""
+    if not noise_layers(loaded.model):
+        return None
+    # Every n-th image, because the images may be sorted by class.
+    chosen = loaded.positions[:: -(-len(loaded.positions) // MAX_SAMPLED)]
+    with torch.no_grad():
+        return _histogram(_sampled(loaded, chosen), SAMPLES, total=len(loaded.positions))
+
+
+def _sampled(loaded: LoadedRun, positions: Tensor) -> Iterator[dict[str, Tensor]]:
+    for number, (images, labels) in enumerate(image_batches(loaded.images, positions, loaded.normalization)):
+        logits = sample(loaded.model, images, samples=SAMPLES, seed=number * BATCH)
+        yield {"logits": logits.float().cpu(), "labels": labels.cpu()}
+
+
+def _histogram(batches: Iterable[dict[str, Any]], samples: int, *, total: int | None = None) -> dict[str, Any]:
+    histogram = VarianceHistogram(VARIANCE_BINS)
+    for batch in batches:
+        histogram.update(**batch)
+    bins = histogram.compute()
+    examples = int(bins.count.sum())
+    return {"samples": samples, "examples": examples, "of": examples if total is None else total, **vars(bins)}
