@@ -115,7 +115,7 @@ def test_quickstart_is_interrupted_resumed_and_restarted(tmp_path: Path) -> None
     resumed = singleshot("quickstart", "--seeds", "1", cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert resumed.returncode == 0, resumed.stderr
     assert f"{len(kept)} of 6 runs were already finished" in resumed.stderr
-    assert "mean ? standard error over 1 seeds" in resumed.stdout  # a terminal without Unicode
+    assert "mean ? standard error over 1 seed" in resumed.stdout  # a terminal without Unicode
     assert "The page:     quickstart/report.html" in resumed.stdout
     assert (output / "reliability.png").stat().st_size > 10_000
     assert len(results()) == 6
