@@ -175,7 +175,7 @@ def simulate_classwise(
         labels = np.argmax(true.cumsum(1) >= generator.random((size, 1)) * (1 - 1e-12), axis=1)
         groups = ClasswiseGroups(BINS)
         groups.add(ScoredBatch.of(probs=said, labels=labels))
-        found = groups.interval(replicates=replicates, seed=trial)
+        found = groups.interval(replicates, seed=trial)
         held[name][trial] = found.low - 1e-12 <= truth <= found.high + 1e-12
         widths[name][trial] = found.high - found.low
         errors[name][trial] = found.estimate - truth

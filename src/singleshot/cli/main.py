@@ -24,7 +24,7 @@ from singleshot.cli.report import report
 from singleshot.cli.reproduce import reproduce
 from singleshot.cli.train import train_command
 from singleshot.common.errors import StoppedError
-from singleshot.common.text import printable_lines
+from singleshot.common.text import print_status
 
 RESUMABLE = ("quickstart", "train", "reproduce", "data fetch")
 """Commands that keep finished work and resume when they are repeated."""
@@ -56,7 +56,7 @@ def main(args: Sequence[str] | None = None) -> None:
     is_resumable = " ".join(args).startswith(RESUMABLE)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: _print_error(str(message))
+            warnings.showwarning = lambda message, *_, **__: print_status(f"singleshot: {message}")
             commands(args).cli(
                 prog="singleshot",
                 description="Calibrated confidence from one forward pass. Start with: singleshot quickstart\n\n"
@@ -77,9 +77,5 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _exit(code: int, message: str) -> None:
-    _print_error(message)
+    print_status(f"singleshot: {message}")
     sys.exit(code)
-
-
-def _print_error(message: str) -> None:
-    print(f"singleshot: {printable_lines(message)}", file=sys.stderr)  # messages may quote arbitrary file names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg
 
 from singleshot.cli.options import Paths
-from singleshot.common.text import printable
+from singleshot.common.text import print_status, printable
 
 if TYPE_CHECKING:
     from singleshot.training.inference import Prediction
@@ -49,7 +48,7 @@ def predict(  # noqa: PLR0917
         run, images, abstain_below=abstain_below, weights=weights, device=device, skip_unreadable=skip_unreadable
     )
     if unreadable:
-        print(f"{len(unreadable)} left out; the first: {printable(unreadable[0])}", file=sys.stderr)
+        print_status(f"{len(unreadable)} left out; the first: {unreadable[0]}")
     if as_json:
         print(json.dumps([asdict(prediction) for prediction in predictions], indent=2))
     else:

@@ -42,15 +42,8 @@ def quickstart(
         as_json: print every number as JSON instead of the table.
     """
     check_seeds_and_jobs(seeds, jobs)
-    from singleshot.cli.grid_display import output_folder
+    from singleshot.cli.grid_display import output_folder, raise_failures, run_and_show
     from singleshot.common.environment import usable_cores
-
-    with output_folder(output):
-        _quickstart(output, seeds, jobs or usable_cores(), restart, as_json)
-
-
-def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: bool) -> None:
-    from singleshot.cli.grid_display import raise_failures, run_and_show
     from singleshot.evaluation.formatting import amount
     from singleshot.grid.local_engine import LocalEngine
     from singleshot.grid.store import ResultStore
@@ -58,33 +51,36 @@ def _quickstart(output: Path, seeds: int, jobs: int, restart: bool, as_json: boo
     from singleshot.report.figures import save_reliability
 
     results, predictions, old_results = output / "results", output / "predictions", output / "results.json"
-    store = ResultStore.open(results, experiment.QuickstartJob)
-    if restart:
-        store.clear()
-        old_results.unlink(missing_ok=True)
-    elif old_results.exists():
-        experiment.import_old_results(old_results, store)
-    wanted = experiment.quickstart_jobs(seeds)
-    raise_failures(run_and_show([lambda _: wanted], store, LocalEngine(predictions, jobs)))
-    summaries = experiment.summarize(store, seeds)
-    if as_json:
-        print(json.dumps({summary.title: summary.to_dict() for summary in summaries}, indent=2))
-    else:
-        _print_table(summaries, seeds)
-        print(f"Every number: {results}")
-    stream = sys.stderr if as_json else sys.stdout
-    figure = output / "reliability.png"
-    title = f"Digits test images, one forward pass each, predictions of {amount(seeds, 'seed')} pooled"
-    save_reliability([(summary.title, summary.pooled) for summary in summaries], figure, title=title)
-    print(f"The picture:  {figure}", file=stream)
-    retry = shlex.join(["singleshot", "quickstart", "--output", str(output), "--seeds", str(seeds)])
-    page = output / "report.html"
-    if not experiment.has_predictions(predictions):
-        print("No page:      the predictions of some runs were not kept; use --restart to train all again", file=stream)
-        return
-    with failure_allowed(f"`{retry}`"):
-        experiment.write_quickstart_page(predictions, page)
-        print(f"The page:     {page}", file=stream)
+    with output_folder(output):
+        store = ResultStore.open(results, experiment.QuickstartJob)
+        if restart:
+            store.clear()
+            old_results.unlink(missing_ok=True)
+        elif old_results.exists():
+            experiment.import_old_results(old_results, store)
+        engine = LocalEngine(predictions, jobs or usable_cores())
+        wanted = experiment.quickstart_jobs(seeds)
+        raise_failures(run_and_show([lambda _: wanted], store, engine))
+        summaries = experiment.summarize(store, seeds)
+        if as_json:
+            print(json.dumps({summary.title: summary.to_dict() for summary in summaries}, indent=2))
+        else:
+            _print_table(summaries, seeds)
+            print(f"Every number: {results}")
+        stream = sys.stderr if as_json else sys.stdout
+        figure = output / "reliability.png"
+        title = f"Digits test images, one forward pass each, predictions of {amount(seeds, 'seed')} pooled"
+        save_reliability([(summary.title, summary.pooled) for summary in summaries], figure, title=title)
+        print(f"The picture:  {figure}", file=stream)
+        retry = shlex.join(["singleshot", "quickstart", "--output", str(output), "--seeds", str(seeds)])
+        page = output / "report.html"
+        if not experiment.has_predictions(predictions):
+            reason = "the predictions of some runs were not kept; use --restart to train all again"
+            print(f"No page:      {reason}", file=stream)
+            return
+        with failure_allowed(f"`{retry}`"):
+            experiment.write_quickstart_page(predictions, page)
+            print(f"The page:     {page}", file=stream)
 
 
 def _print_table(summaries: list[MethodSummary], seeds: int) -> None:

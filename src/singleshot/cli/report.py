@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, arg
 
@@ -62,16 +62,31 @@ def report(  # noqa: PLR0917
         raise ValueError("--dataset has only test and train images; --split validation is for runs")
     _check_sources(sources, files, runs.weights)
     check_writable(output)
-    from singleshot.report.page import write_page
+    from singleshot.data import load_dataset
+    from singleshot.predictions.formats import is_predictions
+    from singleshot.report.page import file_report, run_report, write_page
     from singleshot.report.page.model_report import command_line
+    from singleshot.report.page.outcomes import IMAGE_SIZE
 
     names = _short_names(sources)
     if not title:
         title = "Can these scores be trusted?" if len(names) > 1 else f"{names[0]}: can its scores be trusted?"
-    reports = _reports(sources, names, files, runs, replicates=replicates, dataset=dataset)
+    images = None
+    if dataset is not None:
+        loaded = load_dataset(dataset, data_root=runs.data_root, image_size=IMAGE_SIZE)
+        images = loaded.test if runs.split == "test" else loaded.train
+
+    def reports() -> Iterator[ModelReport]:
+        """Evaluate the sources one at a time."""
+        for source, name in zip(sources, names, strict=True):
+            if is_predictions(source):
+                yield file_report(source, name=name, replicates=replicates, images=images, **asdict(files))
+            else:
+                yield run_report(source, name=name, replicates=replicates, **asdict(runs))
+
     options = {**asdict(files), "replicates": replicates, "dataset": dataset, **asdict(runs)}
     command = command_line("report", *sources, "-o", str(output), **options)
-    data = write_page(reports, output, title=title, replicates=replicates, command=command)
+    data = write_page(reports(), output, title=title, replicates=replicates, command=command)
     if as_json:
         print(json.dumps(data, indent=2, allow_nan=False))
         return
@@ -103,34 +118,3 @@ def _short_names(paths: Sequence[Path]) -> list[str]:
     """
     last_parts = [path.name for path in paths]
     return [path.name if path.name and last_parts.count(path.name) == 1 else str(path) for path in paths]
-
-
-def _reports(
-    sources: tuple[Path, ...],
-    names: list[str],
-    files: ReadOptions,
-    runs: RunOptions,
-    *,
-    replicates: int | None,
-    dataset: str | None,
-) -> Iterator[ModelReport]:
-    """Evaluate the sources one at a time."""
-    from singleshot.data import load_dataset
-    from singleshot.predictions.formats import is_predictions
-    from singleshot.report.page import file_report, run_report
-    from singleshot.report.page.outcomes import IMAGE_SIZE, MAX_LARGE, SMALL_IMAGE_SIZE
-
-    images = None
-    if dataset is not None:
-        loaded = load_dataset(dataset, data_root=runs.data_root, image_size=IMAGE_SIZE)
-        images = loaded.test if runs.split == "test" else loaded.train
-    with_images = sum(images is not None or not is_predictions(source) for source in sources)
-    shared: dict[str, Any] = {
-        "replicates": replicates,
-        "image_size": IMAGE_SIZE if with_images <= MAX_LARGE else SMALL_IMAGE_SIZE,
-    }
-    for source, name in zip(sources, names, strict=True):
-        if is_predictions(source):
-            yield file_report(source, name=name, images=images, **asdict(files), **shared)
-        else:
-            yield run_report(source, name=name, **asdict(runs), **shared)

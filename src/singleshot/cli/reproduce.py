@@ -14,9 +14,8 @@ from singleshot.cli.options import check_seeds_and_jobs
 from singleshot.common.text import print_status
 
 if TYPE_CHECKING:
-    from singleshot.grid.engine import Engine
     from singleshot.grid.store import ResultStore
-    from singleshot.paper.experiments import GridRequest, PaperGrid
+    from singleshot.paper.experiments import PaperGrid
     from singleshot.paper.output import Output
 
 Experiment = Literal["table1", "table2", "table3", "tableA", "tableB", "fig1", "fig2", "fig4", "fig5", "all", "status"]
@@ -70,7 +69,7 @@ def reproduce(  # noqa: PLR0917
     check_seeds_and_jobs(seeds, jobs)
     if (engine == "dask") != (scheduler is not None):
         raise ValueError("--engine dask and --scheduler tcp://HOST:PORT go together: give both, or neither")
-    from singleshot.cli.grid_display import output_folder, show_plan, show_status
+    from singleshot.cli.grid_display import output_folder, raise_failures, run_and_show, show_plan, show_status
     from singleshot.common.environment import usable_cores
     from singleshot.paper.experiments import EXPERIMENTS, GridRequest
     from singleshot.training.run import Run
@@ -87,33 +86,26 @@ def reproduce(  # noqa: PLR0917
         raise ValueError(f"--output {output} is the folder of a single run; choose another folder")
     from singleshot.grid.dask_engine import DaskEngine
     from singleshot.grid.local_engine import LocalEngine
+    from singleshot.grid.store import ResultStore
+    from singleshot.paper.output import write_output
 
     runs = output / "runs"
     with output_folder(output):
         executor = DaskEngine(scheduler, runs, data_root) if scheduler else LocalEngine(runs, jobs, data_root)
-        _reproduce(request, output, executor, table_format, as_json)
-
-
-def _reproduce(request: GridRequest, output: Path, engine: Engine, table_format: TableFormat, as_json: bool) -> None:
-    from singleshot.cli.grid_display import raise_failures, run_and_show
-    from singleshot.grid.local_engine import LocalEngine
-    from singleshot.grid.store import ResultStore
-    from singleshot.paper.output import write_output
-
-    grids = request.grids()
-    store = ResultStore.open(output / "results")
-    if isinstance(engine, LocalEngine):
-        _check_data(grids, store, engine.data_root)
-    is_new = not request.is_saved(output)
-    request.save(output)
-    before = len(store.results)
-    failed = run_and_show([grid.jobs for grid in grids], store, engine)
-    _print(write_output(grids, store, output), output, table_format, as_json)
-    if isinstance(engine, LocalEngine):
-        _write_page(grids[0], store, output, engine.data_root, rewrite=is_new or len(store.results) > before)
-    else:
-        print_status("No page: the runs are on the machines of the cluster; use `singleshot report RUN...` there.")
-    raise_failures(failed)
+        grids = request.grids()
+        store = ResultStore.open(output / "results")
+        if scheduler is None:
+            _check_data(grids, store, data_root)
+        is_new = not request.is_saved(output)
+        request.save(output)
+        before = len(store.results)
+        failed = run_and_show([grid.jobs for grid in grids], store, executor)
+        _print(write_output(grids, store, output), output, table_format, as_json)
+        if scheduler is None:
+            _write_page(grids[0], store, output, data_root, rewrite=is_new or len(store.results) > before)
+        else:
+            print_status("No page: the runs are on the machines of the cluster; use `singleshot report RUN...` there.")
+        raise_failures(failed)
 
 
 def _check_data(grids: list[PaperGrid], store: ResultStore, data_root: Path | None) -> None:

@@ -14,7 +14,7 @@ from singleshot.common.checks import check_choice
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc import SCALINGS, Scaling
-from singleshot.predictions import Chunk, Predictions, write_predictions
+from singleshot.predictions import Predictions, write_predictions
 
 
 def fit_scaling(predictions: Predictions, method: str) -> Scaling:
@@ -40,7 +40,12 @@ def rescale(
         for chunk in predictions.chunks():
             scores: dict[str, Any] = {predictions.kind: chunk.scores}
             before.add(ScoredBatch.of(**scores, labels=chunk.labels, checked=True))
-            logits = _apply(scaling, predictions, chunk)
+            given = predictions.logits(chunk)
+            wide = given if given.dtype == np.float64 else given.astype(np.float32, copy=False)
+            try:
+                logits = scaling(torch.tensor(wide)).numpy()
+            except ValueError as error:
+                raise ValueError(f"{predictions.path}: {error}") from None
             after.update(logits=logits, labels=chunk.labels)
             yield logits, chunk.labels
 
@@ -63,14 +68,3 @@ def check_same_classes(fitted: Predictions, other: Predictions) -> None:
             f"{fitted.path} and {other.path} have different classes or a different class order: class {index} is "
             f"{names[index]!r} and {others[index]!r}"
         )
-
-
-def _apply(scaling: Scaling, predictions: Predictions, chunk: Chunk) -> NDArray[Any]:
-    """The calibrated logits of a chunk, in at least single precision."""
-    logits = predictions.logits(chunk)
-    wide = logits if logits.dtype == np.float64 else logits.astype(np.float32, copy=False)
-    try:
-        scaled: NDArray[Any] = scaling(torch.tensor(wide)).numpy()
-    except ValueError as error:
-        raise ValueError(f"{predictions.path}: {error}") from None
-    return scaled

@@ -48,7 +48,7 @@ def compare(other: Evaluation, baseline: Evaluation, *, replicates: int | None, 
     reason = ""
     if first is None or second is None or (replicates is None and max(len(first), len(second)) > MAX_RESAMPLED):
         reason = f"more than {MAX_RESAMPLED:,} examples; use --replicates {DEFAULT_REPLICATES} to compare them"
-    elif not have_same_examples(baseline, other):
+    elif not first.has_labels_of(second):
         reason = "their labels differ, so they are not predictions for the same examples"
     elif len(first) < MIN_RESAMPLED:
         reason = f"a comparison needs at least {MIN_RESAMPLED} examples, got {len(first)}"
@@ -57,14 +57,6 @@ def compare(other: Evaluation, baseline: Evaluation, *, replicates: int | None, 
     base, one = (_resample(examples, replicates or DEFAULT_REPLICATES, bins) for examples in (first, second))
     finite = [name for name in COMPARED if math.isfinite(one.plain[name]) and math.isfinite(base.plain[name])]
     return BaselineComparison(other.name, baseline.name, [compare_resampled(one, base, name) for name in finite])
-
-
-def have_same_examples(one: Evaluation, other: Evaluation) -> bool:
-    """Whether both are predictions for the same examples in the same order, according to their labels."""
-    first, second = one.examples, other.examples
-    if first is None or second is None:
-        return False
-    return len(first) == len(second) and first.labels_digest == second.labels_digest
 
 
 @lru_cache(maxsize=2)  # the baseline, which is compared with several others, and one of them

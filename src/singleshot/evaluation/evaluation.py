@@ -92,21 +92,12 @@ def evaluate_batches(
     test_calibration: bool = True,
     on_batch: Callable[[ScoredBatch], None] | None = None,
 ) -> Evaluation:
-    """Evaluate predictions in one pass.
+    """Evaluate batches, given as the arguments of `Calibration.update`, in one pass.
 
     Memory is O(bins), plus 13 bytes per example for up to a million examples, or for all of them if ``replicates`` or
-    ``keep_examples`` is set.
-
-    Args:
-        batches: batches as the arguments of `Calibration.update`: ``logits`` or ``probs`` (n, C), and ``labels`` (n,).
-        checked: whether the scores have already been validated.
-        bins: equal-width bins of the confidence.
-        classwise: also compute the classwise ECE; its interval needs up to 100 MB and 200 examples per class.
-        replicates: bootstrap resamples for the intervals, 0 for none. Default: 1,000, or none above a million
-            examples. Fewer than 30 examples have no intervals.
-        keep_examples: always keep the examples, for thresholds.
-        test_calibration: also test for perfect calibration if there are replicates.
-        on_batch: called with every batch, validated and reduced.
+    ``keep_examples`` is set. The interval of the classwise ECE needs up to 100 MB. ``checked`` scores have already been
+    validated. ``replicates`` are bootstrap resamples for the intervals, by default 1,000, or none above a million
+    examples. ``on_batch`` is called with every batch, validated and reduced.
     """
     check_options(bins=bins, replicates=replicates)
     calibration = Calibration(bins=bins, classwise=classwise)
@@ -137,7 +128,7 @@ def evaluate_batches(
         intervals = bootstrap(examples, replicates=replicates, bins=bins, groups=resampled_groups(count))
         estimates = {name: one.estimate for name, one in intervals.items()}
         if groups is not None and count >= MIN_PER_CLASS * classes:
-            intervals["classwise_ece"] = groups.interval(replicates=replicates)
+            intervals["classwise_ece"] = groups.interval(replicates)
     else:
         estimates = Estimator(examples, bins).estimates()
     is_tested = replicates and test_calibration

@@ -97,18 +97,9 @@ class CalibrationResult:
         return dict(jsonable({"count": self.count, **self.metrics(), "bins": self.bins}))
 
     def __repr__(self) -> str:
-        lines = (f"  {name:<15}  {value:.4f}" for name, value in self._shown().items())
-        return "\n".join([self._title(), *lines])
-
-    def _repr_html_(self) -> str:
-        rows = (f"<tr><th>{name}</th><td>{value:.4f}</td></tr>" for name, value in self._shown().items())
-        return f"<table><caption>{self._title()}</caption>{''.join(rows)}</table>"
-
-    def _title(self) -> str:
-        return f"Calibration of {self.count:,} examples in {len(self.bins.count)} bins"
-
-    def _shown(self) -> dict[str, float]:
-        return {"ece": self.ece, **self.metrics()}
+        title = f"Calibration of {self.count:,} examples in {len(self.bins.count)} bins"
+        shown = {"ece": self.ece, **self.metrics()}
+        return "\n".join([title, *(f"  {name:<15}  {value:.4f}" for name, value in shown.items())])
 
 
 class Calibration(AdditiveState):

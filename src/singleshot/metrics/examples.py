@@ -123,6 +123,11 @@ class Examples:
     def __len__(self) -> int:
         return len(self.confidence)
 
+    def has_labels_of(self, other: Examples) -> bool:
+        """Return whether both are predictions of the same examples in the same order, as far as the labels tell."""
+        is_unknown = not (self.labels_digest and other.labels_digest)
+        return len(self) == len(other) and (is_unknown or self.labels_digest == other.labels_digest)
+
     @classmethod
     def of(cls, *, logits: Any = None, probs: Any = None, labels: Any) -> Examples:
         """Reduce scores (N, C), given as logits or as probabilities, and labels (N,); see also `ExampleGathering`."""

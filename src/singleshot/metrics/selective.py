@@ -142,7 +142,7 @@ def threshold_bounds(examples: Examples, *, confidence: float = 0.95) -> tuple[C
     """Return accepted and correct examples and the lower bound of the accuracy at each of `THRESHOLDS`."""
     check_range("confidence", confidence, "(0, 1)")
     accepted, correct = accepted_at(examples, THRESHOLDS)
-    return accepted, correct, clopper_pearson_lower(correct, accepted, _miss(confidence))
+    return accepted, correct, clopper_pearson_lower(correct, accepted, (1 - confidence) / len(STARTS))
 
 
 def accepted_at(examples: Examples, thresholds: Sequence[float]) -> tuple[Counts, Counts]:
@@ -167,11 +167,6 @@ def clopper_pearson_lower(successes: Counts, counts: Counts, miss: float) -> Arr
     return np.asarray(np.where(successes > 0, betaincinv(safe, counts - successes + 1.0, miss), 0.0))
 
 
-def _miss(confidence: float) -> float:
-    """Return the error probability of the search from one start."""
-    return (1 - confidence) / len(STARTS)
-
-
 def _why_none(accepted: Counts, lower: Array, accuracy: float, confidence: float, count: int) -> str:
     best = max(map(THRESHOLDS.index, STARTS), key=lambda start: float(lower[start]))
     reason = f"no correct prediction has a score of {STARTS[-1]:g} or more"
@@ -180,7 +175,7 @@ def _why_none(accepted: Counts, lower: Array, accuracy: float, confidence: float
             f"the best of the {len(STARTS)} thresholds at which a search starts, {THRESHOLDS[best]:g}, accepts "
             f"{accepted[best]:,} of {count:,} examples and guarantees only {lower[best] * 100:.4g} %"
         )
-    needed = int(np.ceil(np.log(_miss(confidence)) / np.log(accuracy)))
+    needed = int(np.ceil(np.log((1 - confidence) / len(STARTS)) / np.log(accuracy)))
     return (
         f"no threshold is {confidence * 100:g} % certain to reach an accuracy of {accuracy * 100:g} %: {reason}; even "
         f"without errors it takes {needed:,} accepted examples. Lower the accuracy or use more examples"

@@ -110,13 +110,9 @@ def paired_bootstrap(
     """
     check_choice("metric", metric, METRICS)
     check_range("level", level, "(0, 1)")
-    if len(a) != len(b):
-        raise ValueError(f"a and b must be predictions of the same examples, got {len(a)} and {len(b)} of them")
-    if a.labels_digest and b.labels_digest and a.labels_digest != b.labels_digest:
-        raise ValueError(
-            "a and b must be predictions of the same examples in the same order, but their labels differ; sort both "
-            "the same way first"
-        )
+    if not a.has_labels_of(b):
+        found = f"got {len(a)} and {len(b)} of them" if len(a) != len(b) else "but their labels differ"
+        raise ValueError(f"a and b must be predictions of the same examples in the same order, {found}")
     first, second = (
         Estimator(examples, bins).resample(replicates, seed, (metric,), by_position=True) for examples in (a, b)
     )

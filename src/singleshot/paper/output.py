@@ -17,7 +17,6 @@ from singleshot.paper.methods import base_recipe, job_of
 from singleshot.paper.table_formats import FORMATS
 from singleshot.paper.tables import Table, build_table
 from singleshot.report.page import ModelReport, run_report, write_page
-from singleshot.report.page.outcomes import SMALL_IMAGE_SIZE
 from singleshot.training.recipe import Recipe
 
 MAX_METHODS_ON_PAGE = 8
@@ -91,7 +90,7 @@ def write_grid_page(
 
     def reports() -> Iterator[ModelReport]:
         for job in jobs[:MAX_METHODS_ON_PAGE]:
-            yield run_report(runs / job.key, name=job.label, data_root=data_root, image_size=SMALL_IMAGE_SIZE)
+            yield run_report(runs / job.key, name=job.label, data_root=data_root)
 
     shown = "" if len(jobs) <= MAX_METHODS_ON_PAGE else f" ({MAX_METHODS_ON_PAGE} of {len(jobs)} methods)"
     title = f"{base.model} on {Path(base.dataset).name}: can its scores be trusted?{shown}"

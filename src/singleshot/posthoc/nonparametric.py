@@ -36,8 +36,11 @@ class FrequencyScaling(Scaling):
     examples: Tensor  # size of the fitting set, an int64 scalar
     classes: int
 
-    def _register_rows(self, points: Sequence[Any], values: Sequence[Any], examples: int) -> None:
+    def _register_rows(self, points: Sequence[Any], values: Sequence[Any], examples: int, count: int) -> None:
         name = self.points_name
+        if not len(points) == len(values) == count:
+            found = f"{len(points)} and {len(values)}"
+            raise ValueError(f"{name} and values must have {count} rows, got {found}")
         rows, value_rows = ([torch.as_tensor(row, dtype=torch.float64).detach() for row in x] for x in (points, values))
         for index, (row, value) in enumerate(zip(rows, value_rows, strict=True)):
             if len(value) != len(row) + self.extra_values or not len(value):
@@ -109,9 +112,7 @@ class IsotonicScaling(FrequencyScaling):
 
     def __init__(self, scores: Sequence[Any], values: Sequence[Any], examples: int) -> None:
         super().__init__()
-        if not len(scores) or len(scores) != len(values):
-            raise ValueError(f"scores and values must have one row per class, got {len(scores)} and {len(values)}")
-        self._register_rows(scores, values, examples)
+        self._register_rows(scores, values, examples, max(len(scores), 1))
         if bool((self.values.diff() < 0)[self.scores[:, 1:].isfinite()].any()):
             raise ValueError("values must not decrease within a row")
         self.classes = len(scores)
@@ -171,13 +172,7 @@ class HistogramBinning(FrequencyScaling):
         super().__init__()
         check_choice("kind", kind, get_args(Kind))
         self.kind, self.classes = kind, check_size("classes", classes, 1)
-        rows = 1 if kind == "top_label" else classes
-        if not len(edges) == len(values) == rows:
-            raise ValueError(
-                f"{kind} binning of {classes} classes must have {rows} rows of edges and values, got {len(edges)} and "
-                f"{len(values)}"
-            )
-        self._register_rows(edges, values, examples)
+        self._register_rows(edges, values, examples, 1 if kind == "top_label" else classes)
 
     @classmethod
     @torch.no_grad()

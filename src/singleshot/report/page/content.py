@@ -13,7 +13,7 @@ from torch import Tensor
 
 from singleshot import __version__
 from singleshot.common.text import jsonable, shown
-from singleshot.evaluation.comparison import COMPARED, BaselineComparison, compare, have_same_examples
+from singleshot.evaluation.comparison import COMPARED, BaselineComparison, compare
 from singleshot.evaluation.evaluation import Evaluation
 from singleshot.evaluation.formatting import LABELS, difference_label
 from singleshot.evaluation.verdict import verdict
@@ -68,11 +68,11 @@ def page_data(
     for report in reports:
         model = model_data(report)
         model["name"] = _numbered(model["name"], [other["name"] for other in models])  # truncated names may be equal
-        baseline = baseline or report.evaluation
+        baseline = baseline or report
         if models and replicates != 0:
-            comparison = compare(report.evaluation, baseline, replicates=replicates, bins=DEFAULT_BINS)
+            comparison = compare(report.evaluation, baseline.evaluation, replicates=replicates, bins=DEFAULT_BINS)
             comparisons.append(_comparison_data(comparison, model["name"], models[0]["name"]))
-        model["same_examples"] = have_same_examples(baseline, report.evaluation)
+        model["same_examples"] = baseline.outcomes.examples.has_labels_of(report.outcomes.examples)
         models.append(model)
     page = {
         "title": shown(title, max_length=200),

@@ -29,7 +29,7 @@ from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.metrics.variance_histogram import VarianceHistogram
 from singleshot.predictions import read_predictions
-from singleshot.report.page.outcomes import IMAGE_SIZE, ClassIndices, Outcomes, examples_to_inspect
+from singleshot.report.page.outcomes import ClassIndices, Outcomes, examples_to_inspect
 from singleshot.sampling import sample
 from singleshot.sampling.noise import noise_layers
 from singleshot.training.inference import BATCH, image_batches
@@ -67,13 +67,11 @@ def file_report(
     name: str | None = None,
     replicates: int | None = None,
     images: Images | None = None,
-    image_size: int = IMAGE_SIZE,
     **options: Any,
 ) -> ModelReport:
-    """Evaluate a file of predictions like ``singleshot evaluate FILE``.
+    """Evaluate a file of predictions like ``singleshot evaluate FILE``, with the options of `read_predictions`.
 
-    ``images`` are the predicted images in the order of the file. On the page they are reduced to ``image_size`` pixels.
-    The other options are those of `read_predictions`.
+    ``images`` are the predicted images in the order of the file.
     """
     predictions = read_predictions(path, **options)
     evaluate = partial(evaluate_file, predictions)
@@ -89,21 +87,14 @@ def file_report(
         command=command_line("evaluate", path, **options, replicates=replicates),
         evaluation=evaluation,
         outcomes=outcomes,
-        inspection=examples_to_inspect(outcomes, images, image_size=image_size),
+        inspection=examples_to_inspect(outcomes, images),
         passes=_histogram(predictions.pass_batches(), predictions.passes) if predictions.passes else None,
         environment=describe_environment(),
         file=fingerprint(path),
     )
 
 
-def run_report(
-    folder: Path,
-    *,
-    name: str | None = None,
-    replicates: int | None = None,
-    image_size: int = IMAGE_SIZE,
-    **options: Any,
-) -> ModelReport:
+def run_report(folder: Path, *, name: str | None = None, replicates: int | None = None, **options: Any) -> ModelReport:
     """Evaluate a trained run like ``singleshot evaluate RUN``, with the options of `LoadedRun.open`."""
     loaded = LoadedRun.open(folder, **options)
     run, class_names = loaded.run, loaded.run.info.class_names
@@ -114,7 +105,7 @@ def run_report(
         command=command_line("evaluate", folder, **options, replicates=replicates),
         evaluation=evaluation,
         outcomes=outcomes,
-        inspection=examples_to_inspect(outcomes, loaded.images, loaded.positions, image_size=image_size),
+        inspection=examples_to_inspect(outcomes, loaded.images, loaded.positions),
         passes=_sampled_passes(loaded),
         training=training_curve(run.folder / METRICS_LOG),
         recipe=asdict(run.recipe),

@@ -27,9 +27,8 @@ MAX_CLASSES = 1000
 MAX_CONFUSIONS = 30
 CONFUSION_THRESHOLD = 0.8
 MAX_EXAMPLES = 24
-IMAGE_SIZE, SMALL_IMAGE_SIZE = 64, 32
-MAX_LARGE = 4
-"""Models up to which images are large: 48 images of 64 × 64 pixels take up to 0.8 MB, and a page stays below 5 MB."""
+IMAGE_SIZE = 48
+"""Largest width and height: 48 images take up to 0.5 MB, and a page of eight models stays below 5 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,13 +120,9 @@ def confusions(outcomes: Outcomes) -> list[dict[str, Any]]:
 
 
 def examples_to_inspect(
-    outcomes: Outcomes,
-    images: Images | None = None,
-    positions: Tensor | None = None,
-    *,
-    image_size: int = IMAGE_SIZE,
+    outcomes: Outcomes, images: Images | None = None, positions: Tensor | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Select examples, with their images if given, reduced to at most ``image_size`` pixels.
+    """Select the most confident mistakes and the least confident correct predictions, with their images if given.
 
     ``positions`` are the indices of the examples in ``images``, by default their rows.
     """
@@ -141,7 +136,7 @@ def examples_to_inspect(
     def describe(row: int) -> dict[str, Any]:
         index = row if positions is None else int(positions[row])
         return {
-            "image": None if images is None else png_data_uri(images.images[index], image_size),
+            "image": None if images is None else png_data_uri(images.images[index]),
             "label": outcomes.label(outcomes.labels[row]),
             "predicted": outcomes.label(outcomes.predicted[row]),
             "confidence": float(examples.confidence[row]),
@@ -154,12 +149,12 @@ def examples_to_inspect(
     }
 
 
-def png_data_uri(image: Tensor, max_size: int = IMAGE_SIZE) -> str:
-    """Encode a uint8 image (C, H, W) as a data URI, reduced to a maximum width and height."""
+def png_data_uri(image: Tensor) -> str:
+    """Encode a uint8 image (C, H, W) as a data URI, reduced to `IMAGE_SIZE`."""
     channels = image if len(image) in {1, 3} else image[:1]  # show the first channel of other images in grey
     pixels = channels.permute(1, 2, 0).contiguous().numpy()
     picture = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
-    picture.thumbnail((max_size, max_size))
+    picture.thumbnail((IMAGE_SIZE, IMAGE_SIZE))
     file = io.BytesIO()
     picture.save(file, format="PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -5,8 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterable
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+from singleshot.common.files import write_text
+from singleshot.report.page.content import page_data
+from singleshot.report.page.model_report import ModelReport
 
 TEMPLATE = "page.html.j2"
 SURROGATES = range(0xD800, 0xE000)
@@ -48,3 +54,10 @@ def render(data: dict[str, Any]) -> str:
         css=joined(".css"),
         script=joined(".js"),
     )
+
+
+def write_page(reports: Iterable[ModelReport], path: Path, **options: Any) -> dict[str, Any]:
+    """Write the page about these models to an .html file and return its data; see `page_data` for the options."""
+    data = page_data(reports, **options)
+    write_text(path, render(data))
+    return data
