@@ -18,7 +18,7 @@ import torch
 from singleshot.common.files import FolderNotUsableError, exclusive, write_text
 from singleshot.common.npy import NpyWriter
 from singleshot.common.text import print_status
-from singleshot.data.decoding import PixelCounts
+from singleshot.data.decoding import channel_statistics
 from singleshot.data.image_source import ImageSource
 from singleshot.data.images import Dataset, Images
 from singleshot.data.locations import CACHE_VARIABLE, decoded_root
@@ -138,7 +138,6 @@ def _decode(folder: Path, source: ImageSource, image_size: int) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    counts = PixelCounts(source.channels)
     seen: dict[str, set[int]] = {"train": set(), "test": set()}
     unreadable: list[str] = []
     shape = (source.channels, image_size, image_size)
@@ -157,8 +156,6 @@ def _decode(folder: Path, source: ImageSource, image_size: int) -> None:
                     images.append(batch.images)
                     labels.append(batch.labels)
                     seen[split].update(batch.labels.tolist())
-                    if split == "train":
-                        counts.add(batch.images)
                     unreadable += batch.unreadable
                     progress.advance(task, len(batch.labels) + len(batch.unreadable))
     absent = [name for label, name in enumerate(source.class_names) if label not in seen["train"]]
@@ -168,7 +165,8 @@ def _decode(folder: Path, source: ImageSource, image_size: int) -> None:
             f"{source.root} has no readable {what}: {len(unreadable)} images cannot be read, such as: {unreadable[0]}"
         )
     root = str(source.root.resolve())
-    meta = Meta(root, list(counts.mean()), list(counts.std()), len(unreadable), unreadable[:MAX_EXAMPLES])
+    mean, std = channel_statistics(np.load(folder / "train_images.npy", mmap_mode="r"))
+    meta = Meta(root, mean, std, len(unreadable), unreadable[:MAX_EXAMPLES])
     write_text(folder / "meta.json", json.dumps(msgspec.structs.asdict(meta), indent=2))
 
 

@@ -13,6 +13,7 @@ import PIL.ImageOps
 from PIL.Image import Image
 
 Pixels = npt.NDArray[np.uint8]
+BATCH = 500  # images held in memory at once
 
 EXTENSIONS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 
@@ -92,33 +93,19 @@ def _resize_square(image: Image, size: int) -> Image:
     return image.resize((size, size), PIL.Image.Resampling.BICUBIC, box=(left, top, left + side, top + side))
 
 
-class PixelCounts:
-    """Histogram of the 256 pixel values per channel, from which mean and standard deviation are computed.
+def channel_statistics(images: Pixels) -> tuple[list[float], list[float]]:
+    """Return the mean and standard deviation of each channel of images (N, C, H, W), with pixels scaled to [0, 1].
 
-    >>> counts = PixelCounts(channels=1)
-    >>> counts.add(np.array([[[[0, 255]]]], np.uint8))
-    >>> counts.mean(), counts.std()
-    ((0.5,), (0.5,))
+    The standard deviation is at least 1/255, so that constant images can be normalized.
+
+    >>> channel_statistics(np.array([[[[0, 255]]]], np.uint8))
+    ([0.5], [0.5])
     """
-
-    def __init__(self, channels: int) -> None:
-        self.counts = np.zeros((channels, 256), np.int64)
-
-    def add(self, images: Pixels) -> None:
-        """Count the pixels of images (N, C, H, W)."""
-        for channel in range(len(self.counts)):
-            self.counts[channel] += np.bincount(images[:, channel].reshape(-1), minlength=256)
-
-    def mean(self) -> tuple[float, ...]:
-        """Return the mean per channel, pixels scaled to [0, 1]."""
-        return tuple(float(mean) for mean in self._moment(1))
-
-    def std(self) -> tuple[float, ...]:
-        """Return the standard deviation per channel, at least 1/255 so that constant images can be normalized."""
-        variance = self._moment(2) - self._moment(1) ** 2
-        return tuple(float(deviation) for deviation in np.sqrt(np.maximum(variance, (1 / 255) ** 2)))
-
-    def _moment(self, power: int) -> npt.NDArray[np.float64]:
-        # Integers until the last step: 64 bits hold the sum of squares of 10¹⁴ pixels.
-        totals = self.counts @ np.arange(256, dtype=np.int64) ** power
-        return np.asarray(totals / self.counts.sum(1) / 255**power, np.float64)
+    counts = np.zeros((images.shape[1], 256), np.int64)
+    for first in range(0, len(images), BATCH):
+        for channel in range(len(counts)):
+            counts[channel] += np.bincount(images[first : first + BATCH, channel].reshape(-1), minlength=256)
+    # Integers until the last step: 64 bits hold the sum of squares of 10¹⁴ pixels.
+    values, pixels = np.arange(256, dtype=np.int64), counts.sum(1)
+    mean, mean_square = counts @ values / pixels / 255, counts @ values**2 / pixels / 255**2
+    return mean.tolist(), np.sqrt(np.maximum(mean_square - mean**2, (1 / 255) ** 2)).tolist()

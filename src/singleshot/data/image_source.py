@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from singleshot.data.decoding import Pixels, UnreadableImageError, decode_image, resize_images
+from singleshot.data.decoding import BATCH, Pixels, UnreadableImageError, decode_image, resize_images
 
 Labels = npt.NDArray[np.int64]
 LabelledFile = tuple[Path, int]
 """A file with one image, and its class."""
-
-BATCH = 500  # images held in memory at once while decoding
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from singleshot.data.decoding import PixelCounts, resize_images
+from singleshot.data.decoding import channel_statistics, resize_images
 from singleshot.data.images import Dataset, Images
 
 SPLIT_SEED = 0
@@ -53,9 +53,8 @@ def digits_dataset(image_size: int) -> Dataset:
     digits = load_digits()
     resized = Images(torch.from_numpy(resize_images(digits.images.numpy(), image_size)), digits.labels)
     train, test = (resized.take(torch.from_numpy(np.sort(half))) for half in _halves(digits))
-    counts = PixelCounts(channels=1)
-    counts.add(train.images.numpy())
-    return Dataset("digits", train, test, tuple("0123456789"), counts.mean(), counts.std())
+    mean, std = channel_statistics(train.images.numpy())
+    return Dataset("digits", train, test, tuple("0123456789"), tuple(mean), tuple(std))
 
 
 def _halves(digits: Images) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
