@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 from singleshot.data.catalogue import DatasetLayout, KnownFile, Publication
@@ -33,15 +34,13 @@ def candidate_folders(published: Publication, root: Path) -> list[Path]:
 
 def find_dataset(published: Publication, root: Path) -> tuple[Path, DatasetLayout] | None:
     """Return the folder and layout of a published dataset, complete or partial, without reading any file."""
-    best, most = None, 0
-    for folder in candidate_folders(published, root):
-        for layout in published.layouts:
-            present = sum(find_file(folder, file) is not None for file in layout.files)
-            if present == len(layout.files):
-                return folder, layout
-            if present > most:
-                best, most = (folder, layout), present
-    return best
+
+    def share(candidate: tuple[Path, DatasetLayout]) -> float:
+        folder, layout = candidate
+        return sum(find_file(folder, file) is not None for file in layout.files) / len(layout.files)
+
+    best = max(product(candidate_folders(published, root), published.layouts), key=share)
+    return best if share(best) else None
 
 
 def find_file(folder: Path, file: KnownFile) -> Path | None:

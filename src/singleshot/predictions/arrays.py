@@ -17,7 +17,6 @@ from singleshot.predictions.selection import Kind, Selection, find_array, find_l
 BLOCK_BYTES = 2**26  # of the rows in memory at a time, with their labels
 MAX_LABEL_LENGTH = 4096  # bytes, or characters of a text file
 MIN_PASSES = 2
-MAX_PASSES = 1000  # an archive needs one stream per pass
 MAX_PASS_SCORES = 2**23  # of one example in all passes, which are held in memory
 
 
@@ -33,12 +32,6 @@ class StoredArray:
     shape: tuple[int, ...]
     read: Callable[[int], Iterator[NDArray[Any]]]
     bfloat16: bool = False  # in the file; numpy has no such type
-
-    @property
-    def example_bytes(self) -> int:
-        """Bytes of one example."""
-        axis = 1 if len(self.shape) == 3 else 0
-        return self.dtype.itemsize * math.prod(self.shape[:axis] + self.shape[axis + 1 :])
 
 
 def open_arrays(
@@ -91,16 +84,16 @@ def check_passes_shape(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], 
     if dtype.kind != "f":
         raise ValueError(f"{name} must be floating point, got {dtype}")
     passes, _, classes = shape
-    if passes > MAX_PASSES or passes * classes > MAX_PASS_SCORES:
-        raise ValueError(
-            f"{name} has {passes:,} passes of {classes:,} classes; at most {MAX_PASSES:,} passes and "
-            f"{MAX_PASS_SCORES:,} scores per example are supported"
-        )
+    if passes * classes > MAX_PASS_SCORES:
+        size = f"{passes:,} passes of {classes:,} classes"
+        raise ValueError(f"{name} has {size}; at most {MAX_PASS_SCORES:,} scores per example are supported")
 
 
 def _with_labels(scores: StoredArray, labels: StoredArray) -> BlockReader:
+    total = sum(array.dtype.itemsize * math.prod(array.shape) for array in (scores, labels))
+
     def read_blocks(rows: int) -> Iterator[Block]:
-        rows = min(rows, max(1, BLOCK_BYTES // (scores.example_bytes + labels.example_bytes)))
+        rows = min(rows, max(1, BLOCK_BYTES * labels.shape[0] // total))
         for some_scores, some_labels in zip(scores.read(rows), labels.read(rows), strict=True):
             yield Block(some_scores, some_labels, bfloat16=scores.bfloat16)
 
