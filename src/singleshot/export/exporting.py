@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from singleshot.common.checks import check_choice, check_range
 from singleshot.common.environment import describe_environment
 from singleshot.common.files import check_writable, write_atomically
+from singleshot.data.augmentation import Normalization
 from singleshot.export.formats import INPUT, ONNX_PACKAGES, read_onnx, read_program, write_onnx, write_program
 from singleshot.export.metadata import FORMAT, require_packages
 from singleshot.export.parity import Outputs, check_parity, random_inputs
@@ -91,9 +92,9 @@ def export_model(
     if format == "onnx":
         require_packages(*ONNX_PACKAGES)
     example = example.detach().cpu()
-    pixels = mean is not None
-    inputs = random_inputs(example, pixels=pixels)
-    classifier = Classifier(model, mean=mean, std=std, temperature=temperature)
+    normalization = None if mean is None or std is None else Normalization(tuple(mean), tuple(std))
+    inputs = random_inputs(example, pixels=normalization is not None)
+    classifier = Classifier(model, normalization=normalization, temperature=temperature)
     classes = count_classes(classifier, inputs)
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"class_names must name the model's {classes} classes, got {len(class_names)} names")
@@ -107,7 +108,7 @@ def export_model(
             "name": INPUT,
             "shape": ["batch", *example.shape[1:]],
             "dtype": str(example.dtype).removeprefix("torch."),
-            "values": "pixels from 0 to 255; normalized inside" if pixels else "inputs of the model",
+            "values": "pixels from 0 to 255; normalized inside" if normalization else "inputs of the model",
         },
         "outputs": {
             "logits": "unnormalised" if temperature is None else "unnormalised, divided by the temperature",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -22,25 +22,19 @@ from singleshot.data.augmentation import Normalization
 class Classifier(nn.Module):
     """Inputs to the logits and probabilities of a copy of a model, in evaluation mode, in float32 and on the CPU.
 
-    With ``mean`` and ``std``, inputs are pixels in [0, 255] that are normalized first.
+    With a ``normalization``, inputs are pixels in [0, 255] that are normalized first.
     """
 
     scale: Tensor
     shift: Tensor
 
     def __init__(
-        self,
-        model: nn.Module,
-        *,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
-        temperature: float | None = None,
+        self, model: nn.Module, *, normalization: Normalization | None = None, temperature: float | None = None
     ) -> None:
         super().__init__()
         self.model = copy.deepcopy(model).cpu().float()
-        self.normalizes = mean is not None and std is not None
-        if mean is not None and std is not None:
-            normalization = Normalization(tuple(mean), tuple(std))
+        self.normalizes = normalization is not None
+        if normalization is not None:
             self.register_buffer("scale", normalization.scale)
             self.register_buffer("shift", normalization.shift)
         self.temperature = temperature

@@ -35,12 +35,9 @@ class _TransferError(Exception):
 def download_file(url: str, target: Path, *, size: int, checksum: str, on_progress: ProgressCallback) -> None:
     """Download a file, verify it and only then move it to ``target``.
 
-    If the target already has the expected size and checksum ("sha256:…" or "md5:…"), nothing is downloaded. The bytes
-    received so far are kept in ``TARGET.part``, and the next call resumes from there. The caller must make sure that no
-    other process downloads to the same target.
+    The checksum is "sha256:…" or "md5:…". The bytes received so far are kept in ``TARGET.part``, and the next call
+    resumes from there. The caller must make sure that no other process downloads to the same target.
     """
-    if target.is_file() and file_fault(target, size, checksum) is None:
-        return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     resumed = _receive(url, part, size, on_progress)

@@ -74,10 +74,7 @@ def _fetch(published: Publication, root: Path, progress: ProgressFactory) -> Che
 
 def _fetch_archive(published: Publication, remote: RemoteFile, root: Path, on_progress: ProgressCallback) -> None:
     archive, folder = root / remote.name, root / published.folders[0]
-    if archive.exists() and (fault := file_fault(archive, remote.size, remote.checksum)):
-        _move_aside(archive, f"is damaged ({fault})")
-    keep_archive = archive.exists()  # it was put there by the user
-    _download(published, remote, archive, on_progress)
+    is_downloaded = _download(published, remote, archive, on_progress)
     for leftover in root.glob(f".{archive.name}.*"):  # of a killed process
         shutil.rmtree(leftover, ignore_errors=True)
     print_status(f"unpacking {archive.name} to {folder}")
@@ -92,12 +89,17 @@ def _fetch_archive(published: Publication, remote: RemoteFile, root: Path, on_pr
         if folder.exists():
             _move_aside(folder, "is damaged or incomplete")
         (Path(temporary) / folder.name).rename(folder)
-    if not keep_archive:
+    if is_downloaded:  # and not put there by the user
         archive.unlink()
 
 
-def _download(published: Publication, remote: RemoteFile, target: Path, on_progress: ProgressCallback) -> None:
-    """Download from the first URL that works."""
+def _download(published: Publication, remote: RemoteFile, target: Path, on_progress: ProgressCallback) -> bool:
+    """Download from the first URL that works. Return False if the file is already there."""
+    if target.exists():
+        fault = file_fault(target, remote.size, remote.checksum)
+        if fault is None:
+            return False
+        _move_aside(target, f"is damaged ({fault})")
     failures = []
     for url in remote.urls:
         print_status(f"downloading {url}")
@@ -106,7 +108,7 @@ def _download(published: Publication, remote: RemoteFile, target: Path, on_progr
         except DownloadError as error:
             failures.append(str(error))
         else:
-            return
+            return True
     raise DownloadError(
         f"{'; '.join(failures)}. To download it manually, save {remote.urls[0]} as {target} "
         f"and run singleshot data fetch {published.name} again"
