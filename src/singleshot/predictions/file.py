@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import errno
 import gzip
-import lzma
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from singleshot.common.checks import check_size
 from singleshot.common.text import printable
@@ -24,9 +24,7 @@ from singleshot.predictions.validation import LabelReader, LabelsAre, Location, 
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32 fit into a core's cache
 MAX_CLASSES = 2**22  # a row must fit in memory
-
-
-DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, csv.Error, UnicodeDecodeError, RuntimeError)
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, csv.Error, UnicodeDecodeError, SafetensorError)
 
 
 class Block(NamedTuple):

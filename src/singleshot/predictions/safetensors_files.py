@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import safe_open
 
-from singleshot.common.text import printable
 from singleshot.predictions.arrays import StoredArray, open_arrays
 from singleshot.predictions.file import Predictions
 from singleshot.predictions.selection import Selection
@@ -29,7 +28,7 @@ def open_safetensors(path: Path, selection: Selection) -> Predictions:
 
     Optional are ``pass_logits`` or ``pass_probs`` (T, N, C), and class names as a JSON list in the metadata.
     """
-    with _opened(path) as file:
+    with safe_open(path, framework="pt") as file:
         found = open_arrays(path, list(file.keys()), lambda name: _stored_array(path, file, name), selection)
         return replace(found, class_names=_class_names(path, file.metadata() or {}))
 
@@ -42,24 +41,13 @@ def _stored_array(path: Path, file: Any, name: str) -> StoredArray:
     is_bfloat16 = dtype == "BF16"
 
     def read(rows: int) -> Iterator[NDArray[Any]]:
-        with _opened(path) as reopened:
+        with safe_open(path, framework="pt") as reopened:
             values = reopened.get_slice(name)
             for first in range(0, shape[1 if len(shape) == 3 else 0], rows):
                 block = values[:, first : first + rows] if len(shape) == 3 else values[first : first + rows]
                 yield (block.float() if is_bfloat16 else block).numpy()
 
     return StoredArray(f"{path}: tensor {name!r}", np.dtype(DTYPES[dtype]), shape, read, is_bfloat16)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except SafetensorError as error:
-        raise ValueError(f"{path} is damaged or not a safetensors file: {printable(str(error))}") from None
 
 
 def _class_names(path: Path, metadata: dict[str, str]) -> tuple[str, ...] | None:
