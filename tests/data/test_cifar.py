@@ -16,6 +16,7 @@ import torch
 from predictions.test_damaged_files import Bomb
 from singleshot.data import load_dataset
 from singleshot.data.catalogue import PUBLICATIONS, DatasetLayout, KnownFile
+from singleshot.data.formats.cifar import _unpickle
 from singleshot.data.registry import find_source
 
 TRAIN, TEST = 7, 4  # images in each file
@@ -171,3 +172,18 @@ def test_missing_files_are_listed(tmp_path: Path) -> None:
         (folder / f"data_batch_{number}.bin").unlink()
     with pytest.raises(ValueError, match=r"missing data_batch_2.bin, data_batch_4.bin; .* data fetch cifar10"):
         load_dataset("cifar10", data_root=tmp_path)
+
+
+def test_array_pickled_by_python_2(tmp_path: Path) -> None:
+    def text(value: bytes) -> bytes:
+        return b"U" + bytes([len(value)]) + value
+
+    array = np.arange(12, dtype=np.uint8).reshape(2, 6)
+    empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
+    byte_order = b"(K\x03" + text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    dtype = b"cnumpy\ndtype\n" + text(b"u1") + b"K\x00K\x01\x87R" + byte_order
+    state = b"(K\x01K\x02K\x06\x86" + dtype + b"\x89" + text(array.tobytes()) + b"tb"
+    data = b"\x80\x02}(" + text(b"data") + empty + state + b"u."
+    (tmp_path / "train").write_bytes(data)
+    content = _unpickle(tmp_path / "train", f"md5:{hashlib.md5(data).hexdigest()}")
+    np.testing.assert_array_equal(content[b"data"], array)
