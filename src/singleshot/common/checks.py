@@ -126,19 +126,14 @@ def check_size(name: str, value: object, least: int) -> int:
 
 
 def check_range(name: str, value: float, interval: str) -> None:
-    """Check that a value is a number in an interval such as "[0, 1)"."""
-    check_number(name, value)
+    """Check that a value is a real number, such as a float or a numpy scalar, in an interval such as "[0, 1)"."""
+    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} must be a number, got {value!r}")
     low, high = map(float, interval[1:-1].split(","))
     above = value >= low if interval[0] == "[" else value > low
     below = value <= high if interval[-1] == "]" else value < high
     if not (above and below):
         raise ValueError(f"{name} must lie in {interval}, got {value}")
-
-
-def check_number(name: str, value: object) -> None:
-    """Check that a value is a real number, such as a float or a numpy scalar."""
-    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name} must be a number, got {value!r}")
 
 
 def as_tensor(values: Any, name: str) -> Tensor:

@@ -123,11 +123,6 @@ class _Header:
     column_major: bool
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of one row."""
-        return self.dtype.itemsize * math.prod(self.shape[1:])
-
-    @property
     def size(self) -> int:
         """Bytes of all values."""
         return self.dtype.itemsize * math.prod(self.shape)
@@ -186,7 +181,7 @@ def _read_copied_blocks(file: IO[bytes], header: _Header, rows: int) -> Iterator
 
 
 def _read(file: IO[bytes], header: _Header, rows: int) -> NDArray[Any]:
-    size = rows * header.row_bytes
+    size = rows * header.dtype.itemsize * math.prod(header.shape[1:])
     data = np.empty(size, np.uint8)  # the callers limit the rows, because a header can claim any size
     filled = 0
     while filled < size:

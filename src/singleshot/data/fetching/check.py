@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from singleshot.data.catalogue import PUBLICATIONS, KnownFile, Publication
+from singleshot.data.catalogue import PUBLICATIONS, Publication
 from singleshot.data.image_source import ImageSource
 from singleshot.data.locations import candidate_folders, find_dataset, find_file, resolve_data_root
 from singleshot.data.registry import find_source, load_dataset
@@ -143,20 +143,13 @@ def _check_files(published: Publication, root: Path) -> CheckResult:
     if found is None:
         return CheckResult(published.name, looked_at=tuple(candidate_folders(published, root)))
     folder, layout = found
-    return CheckResult(
-        published.name,
-        folder,
-        layout.name,
-        files=tuple(_check_file(folder, file) for file in layout.files),
-        published=(published.train_images, published.test_images),
-    )
-
-
-def _check_file(folder: Path, file: KnownFile) -> FileCheck:
-    path = find_file(folder, file)
-    if path is None:
-        return FileCheck(folder / file.name, "missing")
-    return FileCheck(path, file_fault(path, file.size, file.checksum, gzipped=path.suffix == ".gz"))
+    files = []
+    for file in layout.files:
+        path = find_file(folder, file)
+        fault = "missing" if path is None else file_fault(path, file.size, file.checksum, gzipped=path.suffix == ".gz")
+        files.append(FileCheck(path or folder / file.name, fault))
+    counts = (published.train_images, published.test_images)
+    return CheckResult(published.name, folder, layout.name, files=tuple(files), published=counts)
 
 
 def _check_images(source: ImageSource, result: CheckResult, on_progress: ProgressCallback) -> CheckResult:
