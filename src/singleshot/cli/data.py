@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import FlagCreatePairsOff, Positional, arg, configure
 from tyro.extras import SubcommandApp
 
-from singleshot.common.text import printable, printable_lines
+from singleshot.common.text import printable
 
 if TYPE_CHECKING:
     from singleshot.data.fetching.check import CheckResult
@@ -81,7 +81,7 @@ def check(name: NameOrFolder, data_root: DataRoot = None, as_json: AsJson = Fals
 
     with bars() as bar:
         result = check_dataset(name, data_root, on_progress=bar("checking", "images"))
-    print(json.dumps(result.to_dict(), indent=2) if as_json else printable_lines("\n".join(_report(result))))
+    print(json.dumps(result.to_dict(), indent=2) if as_json else printable("\n".join(_report(result)), keep="\n"))
     if not result.is_ok:
         sys.exit(1)
 

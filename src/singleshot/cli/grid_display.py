@@ -18,7 +18,7 @@ from rich.text import Text
 
 from singleshot.common.errors import StoppedError
 from singleshot.common.files import FolderNotUsableError, exclusive, is_held
-from singleshot.common.text import print_status, printable, printable_lines
+from singleshot.common.text import print_status, printable
 from singleshot.grid.engine import Engine, Grid, GridWatcher, Outcome, run_grid
 from singleshot.grid.job import Job
 from singleshot.grid.progress import State, estimate_seconds, progress_of
@@ -112,7 +112,7 @@ class _GridDisplay(GridWatcher):
         if self.progress.disable:
             print_status(text)
         else:
-            self.progress.console.print(printable_lines(text), markup=False, highlight=False)
+            self.progress.console.print(printable(text, keep="\n"), markup=False, highlight=False)
 
 
 def show_plan(request: GridRequest, output: Path, *, jobs: int, data_root: Path | None, as_json: bool) -> None:

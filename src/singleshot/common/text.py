@@ -10,30 +10,21 @@ from dataclasses import is_dataclass
 from typing import Any
 
 
-def printable(text: str) -> str:
-    r"""Return text on one line with control characters escaped, because a terminal would execute them.
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Return text with control characters escaped, except those to ``keep``, because a terminal would execute them.
 
-    >>> printable("a\x1b[2J.npz")
-    'a\\x1b[2J.npz'
+    >>> printable("a\x1b[2J.npz"), printable("two lines,\nand a bell\a", keep="\n")
+    ('a\\x1b[2J.npz', 'two lines,\nand a bell\\x07')
     """
     return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
+        char if char.isprintable() or char in keep else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
     )
-
-
-def printable_lines(text: str) -> str:
-    r"""Escape the control characters of a text except its line breaks.
-
-    >>> print(printable_lines("two lines,\nand a bell\a"))
-    two lines,
-    and a bell\x07
-    """
-    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def print_status(text: str) -> None:
     """Print a message on standard error, with control characters escaped."""
-    print(printable_lines(text), file=sys.stderr, flush=True)
+    print(printable(text, keep="\n"), file=sys.stderr, flush=True)
 
 
 def shown(text: object, max_length: int = 120, *, keep_end: bool = False) -> str:
