@@ -52,7 +52,7 @@ def test_a_damaged_file_is_refused_and_named(tmp_path: Path) -> None:
     text = json.dumps(calibration_of(*predictions()).to_dict())
     path = tmp_path / "broken.json"
     not_saved, no_data = "not a saved Calibration", "no data gives these sums"
-    damaged = [(text[: len(text) // 2], "not JSON"), ("[" * 200_000, "not JSON"), ("[]", not_saved)]
+    damaged = [(text[: len(text) // 2], "line 1 column"), ("[" * 200_000, "recursion"), ("[]", not_saved)]
     for old, new, message in (
         ("singleshot.calibration", "other", not_saved),
         ('"version": 1', '"version": 99', "version 99"),

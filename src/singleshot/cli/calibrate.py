@@ -68,8 +68,10 @@ def calibrate(  # noqa: PLR0917
             f"{file} is also the file to fit on, so its metrics would look better than they are; set --fit-on to "
             "held-out predictions, or set --allow-same"
         )
-    if fit_labels is None:
-        fit_labels = _labels_of_fit(fit_on, files.labels)
+    if fit_labels is None and fit_on is not None and _is_npy(fit_on.name):
+        raise ValueError(f"--fit-on {fit_on} holds scores only; give the file of labels: --fit-labels labels.npy")
+    if fit_labels is None and files.labels is not None and not _is_npy(files.labels):
+        fit_labels = files.labels  # the name of an array or column, which both files have
     from singleshot.common.checks import check_size
     from singleshot.evaluation.calibrating import check_same_classes, fit_scaling, rescale
     from singleshot.evaluation.evaluation import result_dict
@@ -112,13 +114,6 @@ def _check_output(flag: str, path: Path | None, ending: str, inputs: list[Path])
         raise ValueError(f"{flag} {path} must end in {ending}")
     if any(_is_same(path, other) for other in inputs):
         raise ValueError(f"{flag} {path} is also an input; choose a different file")
-
-
-def _labels_of_fit(fit_on: Path | None, labels: str | None) -> str | None:
-    """--labels applies to both files if it names an array or column, but not if it is a file."""
-    if fit_on is not None and _is_npy(fit_on.name):
-        raise ValueError(f"--fit-on {fit_on} holds scores only; give the file of labels: --fit-labels labels.npy")
-    return None if labels is not None and _is_npy(labels) else labels
 
 
 def _is_npy(name: str) -> bool:

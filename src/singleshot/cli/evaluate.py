@@ -60,8 +60,7 @@ def evaluate(  # noqa: PLR0917
         as_json: print every number as JSON, including the bins.
     """
     _check_arguments(sources, figure, predictions)
-    from singleshot.evaluation.comparison import compare
-    from singleshot.evaluation.evaluation import check_options, evaluate_file
+    from singleshot.evaluation.evaluation import check_options, compare, evaluate_file
     from singleshot.evaluation.loaded_run import LoadedRun
     from singleshot.evaluation.summary import comparison_lines, evaluation_lines, table_lines
     from singleshot.predictions import read_predictions

@@ -1,10 +1,11 @@
-"""One pass over predictions: calibration metrics, their intervals and a test of perfect calibration."""
+"""Evaluation of predictions in one pass, and the paired comparison of evaluations of the same examples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from torch import Tensor
@@ -14,12 +15,12 @@ from singleshot.common.text import jsonable
 from singleshot.evaluation.formatting import amount
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.classwise import MIN_PER_CLASS, ClasswiseGroups
-from singleshot.metrics.estimates import METRICS, Estimator
+from singleshot.metrics.estimates import METRICS, Estimator, Resampled
 from singleshot.metrics.examples import ExampleGathering, Examples, ScoredBatch
 from singleshot.metrics.intervals import Interval, bootstrap
 from singleshot.metrics.resampling import GROUPS
 from singleshot.metrics.selective import Threshold, threshold_for_accuracy
-from singleshot.metrics.significance import ConsistencyTest, consistency_test
+from singleshot.metrics.significance import Comparison, ConsistencyTest, compare_resampled, consistency_test
 from singleshot.predictions import Predictions
 
 MAX_RESAMPLED = 1_000_000
@@ -29,6 +30,7 @@ MAX_EXACT = 100_000
 MIN_RESAMPLED = 30
 """With fewer examples, there are no intervals: resamples of so few are not informative."""
 DEFAULT_REPLICATES = 1000
+COMPARED = ("accuracy", "ece", "nll", "brier")
 MAX_COLUMN_MAJOR = 32
 """Up to this many classes, scores are stored by class: a maximum over ten columns is faster than over many rows."""
 
@@ -147,6 +149,49 @@ def evaluate_file(predictions: Predictions, **options: Any) -> Evaluation:
         about=f"{size}, {kind}",
         source={"file": str(path), "kind": kind, "classes": classes},
     )
+
+
+@dataclass(frozen=True)
+class BaselineComparison:
+    """Differences of an evaluation from the baseline; None if they cannot be compared, with a reason."""
+
+    of: str
+    against: str
+    differences: list[Comparison] | None
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every number as plain values for JSON."""
+        found: dict[str, Any] = {"of": self.of, "against": self.against, "differences": None}
+        if self.differences is None:
+            return {**found, "why": self.reason}
+        return {**found, "differences": {one.metric: jsonable(one) for one in self.differences}}
+
+
+def compare(other: Evaluation, baseline: Evaluation, *, replicates: int | None, bins: int) -> BaselineComparison:
+    """The other evaluation minus the baseline, in every metric that is finite for both.
+
+    ``replicates`` is the number of bootstrap resamples, by default 1,000, or no comparison above a million examples.
+    """
+    first, second = baseline.examples, other.examples
+    reason = ""
+    if first is None or second is None or (replicates is None and max(len(first), len(second)) > MAX_RESAMPLED):
+        reason = f"more than {MAX_RESAMPLED:,} examples; use --replicates {DEFAULT_REPLICATES} to compare them"
+    elif not first.has_labels_of(second):
+        reason = "their labels differ, so they are not predictions for the same examples"
+    elif len(first) < MIN_RESAMPLED:
+        reason = f"a comparison needs at least {MIN_RESAMPLED} examples, got {len(first)}"
+    if first is None or second is None or reason:
+        return BaselineComparison(other.name, baseline.name, None, f"are not compared: {reason}")
+    base, one = (_resample(examples, replicates or DEFAULT_REPLICATES, bins) for examples in (first, second))
+    finite = [name for name in COMPARED if math.isfinite(one.plain[name]) and math.isfinite(base.plain[name])]
+    return BaselineComparison(other.name, baseline.name, [compare_resampled(one, base, name) for name in finite])
+
+
+@lru_cache(maxsize=2)  # the baseline, which is compared with several others, and one of them
+def _resample(examples: Examples, replicates: int, bins: int) -> Resampled:
+    groups = resampled_groups(len(examples))
+    return Estimator(examples, bins).resample(replicates, 0, COMPARED, groups=groups, by_position=True)
 
 
 def check_options(*, bins: int = 20, replicates: int | None = None, accuracy: float | None = None) -> None:

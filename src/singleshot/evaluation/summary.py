@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 
 from singleshot.common.text import printable
-from singleshot.evaluation.comparison import BaselineComparison
-from singleshot.evaluation.evaluation import Evaluation
+from singleshot.evaluation.evaluation import BaselineComparison, Evaluation
 from singleshot.evaluation.formatting import LABELS, difference_label, number
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.calibration import CalibrationResult

@@ -114,12 +114,8 @@ class AdditiveState(ABC):
     def load(cls: type[State], path: str | Path) -> State:
         """Read a state written by `save`; raise ValueError for any other file."""
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: not JSON: {error}") from None
-        try:
-            return cls.from_dict(content)
-        except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
     @classmethod

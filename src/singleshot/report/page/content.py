@@ -13,8 +13,7 @@ from torch import Tensor
 
 from singleshot import __version__
 from singleshot.common.text import jsonable, shown
-from singleshot.evaluation.comparison import COMPARED, BaselineComparison, compare
-from singleshot.evaluation.evaluation import Evaluation
+from singleshot.evaluation.evaluation import COMPARED, BaselineComparison, Evaluation, compare
 from singleshot.evaluation.formatting import LABELS, difference_label
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.binning import bin_index, sum_by_bin
