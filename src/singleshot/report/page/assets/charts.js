@@ -1,6 +1,6 @@
 // SVG charts without a library: they need only axes, bars and lines, and the page stays small.
 
-// Colours (classes in base.css), dashes and markers cycle with different lengths, as in report/style.py.
+// Colours (classes in base.css), dashes and markers cycle with different lengths, as in report/figures.py.
 const COLOURS = 7;
 const DASHES = ["", "6 3", "7 3 2 3", "2 3", "7 2 2 2 2 2"];
 const MARKERS = [
