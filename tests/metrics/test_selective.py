@@ -86,6 +86,7 @@ def test_the_message_explains_why_there_is_no_threshold() -> None:
         assert np.isnan([found.accuracy, found.lower_bound]).all()
         assert "no threshold is 95 % certain to reach an accuracy of 99 %" in found.message
         assert "takes 505 accepted examples" in found.message
+        assert str(found) == found.message
     found = threshold_for_accuracy(reference.made([0.9] * 50, [False] * 50), 0.5)
     assert "no correct prediction has a score of 0.4 or more" in found.message
 

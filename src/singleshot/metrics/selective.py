@@ -55,6 +55,9 @@ class Threshold:
     lower_bound: float  # of the accuracy on all data; NaN if nothing is accepted
     message: str
 
+    def __str__(self) -> str:
+        return self.message
+
 
 def risk_coverage(examples: Examples) -> RiskCoverage:
     """Compute the risk–coverage curve.
