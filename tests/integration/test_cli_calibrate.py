@@ -99,7 +99,7 @@ def test_fitting_on_the_evaluated_file_needs_a_flag(place: Path, capsys: pytest.
 INVALID: list[tuple[list[str], str]] = [
     ([], "set either --fit-on FILE"),
     (["--fit-on", "val.npz", "--load-scaling", "s.json"], "set either --fit-on FILE"),
-    (["--load-scaling", "s.json"], "--load-scaling s.json: no such file"),
+    (["--load-scaling", "s.json"], "s.json: no such file"),
     (["--fit-on", "val.npz", "-o", "fixed.csv"], "--output fixed.csv must end in .npz"),
     (["--fit-on", "val.npz", "-o", "test.npz"], "--output test.npz is also an input"),
     (["--fit-on", "val.npz", "-o", "val.npz"], "--output val.npz is also an input"),

@@ -56,8 +56,6 @@ def calibrate(  # noqa: PLR0917
     """
     if (fit_on is None) == (load_scaling is None):
         raise ValueError("set either --fit-on FILE to fit a calibration, or --load-scaling FILE to apply a saved one")
-    if load_scaling is not None and not load_scaling.is_file():
-        raise ValueError(f"--load-scaling {load_scaling}: no such file")
     label_files = [Path(name) for name in (files.labels, fit_labels) if name is not None and _is_npy(name)]
     inputs = [path for path in (file, fit_on, load_scaling, *label_files) if path is not None]
     _check_output("--output", output, ".npz", inputs)

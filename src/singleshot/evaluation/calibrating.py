@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from singleshot.common.checks import check_choice
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc import SCALINGS, Scaling
@@ -19,7 +18,6 @@ from singleshot.predictions import Predictions, write_predictions
 
 def fit_scaling(predictions: Predictions, method: str) -> Scaling:
     """Fit a calibration method on a file, which is loaded into memory."""
-    check_choice("method", method, tuple(SCALINGS))
     chunk = predictions.load()
     try:
         return SCALINGS[method].fit(torch.from_numpy(predictions.logits(chunk)), torch.from_numpy(chunk.labels))
