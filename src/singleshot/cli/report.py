@@ -56,18 +56,26 @@ def report(  # noqa: PLR0917
         raise ValueError(f"--output {output} must end in .html")
     if output.is_dir():
         raise ValueError(f"--output {output} is a folder; name a file")
-    if replicates is not None and replicates != 0 and replicates < 2:
-        raise ValueError(f"--replicates must be at least 2, or 0 for no intervals, got {replicates}")
     if dataset is not None and runs.split == "validation":
         raise ValueError("--dataset has only test and train images; --split validation is for runs")
-    _check_sources(sources, files, runs.weights)
-    check_writable(output)
     from singleshot.data import load_dataset
+    from singleshot.evaluation.evaluation import check_options
+    from singleshot.predictions import read_predictions
     from singleshot.predictions.formats import is_predictions
     from singleshot.report.page import file_report, run_report, write_page
     from singleshot.report.page.model_report import command_line
     from singleshot.report.page.outcomes import IMAGE_SIZE
+    from singleshot.training.run import Run
 
+    check_options(replicates=replicates)
+    for source in sources:  # a bad source is refused before the evaluation of the others starts
+        if not source.exists():
+            raise ValueError(f"{source} does not exist; name a file of predictions or a run folder")
+        if is_predictions(source):
+            read_predictions(source, **asdict(files))
+        else:
+            Run.open(source).checkpoint(runs.weights)
+    check_writable(output)
     names = _short_names(sources)
     if not title:
         title = "Can these scores be trusted?" if len(names) > 1 else f"{names[0]}: can its scores be trusted?"
@@ -93,21 +101,6 @@ def report(  # noqa: PLR0917
     for model in data["models"]:
         print(f"{model['name']}: {model['verdict']}")
     print(f"Report:  {printable(str(output))}")
-
-
-def _check_sources(sources: tuple[Path, ...], files: ReadOptions, weights: str) -> None:
-    """Open every source, so that a bad one is refused before the evaluation of the others starts."""
-    from singleshot.predictions import read_predictions
-    from singleshot.predictions.formats import is_predictions
-    from singleshot.training.run import Run
-
-    for source in sources:
-        if not source.exists():
-            raise ValueError(f"{source} does not exist; name a file of predictions or a run folder")
-        if is_predictions(source):
-            read_predictions(source, **asdict(files))
-        else:
-            Run.open(source).checkpoint(weights)
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
