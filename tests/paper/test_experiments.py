@@ -109,9 +109,6 @@ def test_requests_are_checked() -> None:
     for request, message in [
         (request_for("table9"), "experiment='table9' is unknown; choose one of table1, table2"),
         (request_for("table1", models=("resnet50",)), "model='resnet50' is unknown; choose one of"),
-        (request_for("table1", seeds=0), "seeds must be a whole number of at least 1"),
-        (request_for("table1", seeds=10**9), "seeds must be at most 1000"),
-        (request_for("table1", scale="huge"), "scale='huge' is unknown; choose one of paper, small"),
         (request_for("fig2", dataset=""), "dataset must be a name or a folder"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -123,9 +120,8 @@ REQUEST = request_for("table1", "fig2", dataset="digits", models=("resnet18",), 
 
 def test_a_saved_request_is_loaded_again(tmp_path: Path) -> None:
     for request in (REQUEST, request_for("table3")):
-        assert not request.is_saved(tmp_path)
-        request.save(tmp_path)
-        assert request.is_saved(tmp_path)
+        assert request.save(tmp_path)
+        assert not request.save(tmp_path)
         assert GridRequest.load(tmp_path) == request
     assert json.loads((tmp_path / REQUEST_FILE).read_text())["exhibits"] == ["table3"]  # the name in version 0.1
 
@@ -135,7 +131,8 @@ def test_damaged_requests_are_refused(tmp_path: Path) -> None:
     content = msgspec.to_builtins(REQUEST)
     changes: list[dict[str, Any]] = [
         {"dataset": 5}, {"dataset": ["digits"]}, {"models": "resnet18"}, {"models": [["resnet18"]]},
-        {"exhibits": "table1"}, {"exhibits": [{}]}, {"seeds": "3"}, {"seeds": None}, {"scale": ["small"]},
+        {"exhibits": "table1"}, {"exhibits": [{}]}, {"seeds": "3"}, {"seeds": None}, {"seeds": 0}, {"seeds": 1001},
+        {"scale": ["small"]},
         {"scale": "huge"}, {"magic": 7},
     ]  # fmt: skip
     for change in changes:

@@ -96,8 +96,7 @@ def reproduce(  # noqa: PLR0917
         store = ResultStore.open(output / "results")
         if scheduler is None:
             _check_data(grids, store, data_root)
-        is_new = not request.is_saved(output)
-        request.save(output)
+        is_new = request.save(output)
         before = len(store.results)
         failed = run_and_show([grid.jobs for grid in grids], store, executor)
         _print(write_output(grids, store, output), output, table_format, as_json)
@@ -152,7 +151,7 @@ def _print(made: Output, output: Path, table_format: TableFormat, as_json: bool)
         print("\n\n".join(tables))
     for reason in made.missing:
         print_status(f"Not drawn: {reason}")
-    folders = {"tables": bool(made.tables), "figures": bool(made.figures), "results": True}
+    folders = {"tables": bool(made.tables), "figures": made.numbers.keys() > made.tables.keys(), "results": True}
     for name, was_written in folders.items():
         if was_written:
             print_status(f"{name.capitalize()}: {output / name}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,21 +17,8 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 
 
-@contextmanager
-def connect(address: str) -> Iterator[Client]:
-    """Provide a client without log messages: our errors report a lost scheduler."""
-    client = _client(address)
-    logger = logging.getLogger("distributed.client")  # after the import of dask, which sets its level
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        with client:
-            yield client
-    finally:
-        logger.setLevel(before)
-
-
-def _client(address: str) -> Client:
+def connect(address: str) -> Client:
+    """Return a client without log messages: our errors report a lost scheduler."""
     try:
         from distributed import Client
     except ImportError:
@@ -41,6 +26,7 @@ def _client(address: str) -> Client:
     if not address:  # dask would start a local cluster
         raise ValueError("--engine dask needs the address of a scheduler, such as --scheduler tcp://host:8786")
     try:
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL + 1)
         return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         reason = str(error) or type(error).__name__

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -44,14 +44,15 @@ class Job(ABC):
         """The job that must finish before this one starts."""
         return None
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
+        content: dict[str, Any] = msgspec.to_builtins(self)
+        return content
 
     @classmethod
-    @abstractmethod
-    def from_dict(cls, content: dict[str, Any], source: str) -> Job:
-        """Return the job that `to_dict` wrote; raise ValueError, naming ``source``, for anything else."""
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """Return the job that `to_dict` wrote."""
+        return msgspec.convert(content, cls)
 
     @abstractmethod
     def execute(self, workspace: Path, *, data_root: Path | None = None, callback: Callback | None = None) -> Result:
@@ -147,14 +148,15 @@ class Result:
         found = content.get("format") if isinstance(content, dict) else None
         if found != FORMAT:
             raise ValueError(f"{source}: its format is {found!r}, this version reads {FORMAT!r}")
-        job = job_type.from_dict(content, source)
+        try:
+            job = job_type.from_dict(content)
+            splits = {name: split["calibration"] for name, split in content["splits"].items()}
+            result = msgspec.convert({**content, "job": job, "splits": splits}, cls, dec_hook=_decode)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ValueError(f"{source}: damaged result ({error})") from None
         if content.get("key") != job.key:
             raise ValueError(f"{source}: its key is {content.get('key')!r}, but its content has the key {job.key!r}")
-        try:
-            splits = {name: split["calibration"] for name, split in content["splits"].items()}
-            return msgspec.convert({**content, "job": job, "splits": splits}, cls, dec_hook=_decode)
-        except (msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ValueError(f"{source}: damaged result ({error})") from None
+        return result
 
 
 def _with_metrics(calibration: Calibration) -> dict[str, Any]:

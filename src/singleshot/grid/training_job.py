@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -73,12 +73,10 @@ class TrainingJob(Job):
         return {"recipe": _plain(self.recipe), "start": None if self.start is None else _plain(self.start)}
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any], source: str) -> TrainingJob:
-        """Return the job that `to_dict` wrote; raise ValueError for anything else."""
-        if not {"recipe", "start"} <= set(content):
-            raise ValueError(f"{source}: a training job needs a recipe and a start")
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """Return the job that `to_dict` wrote, also under earlier names of recipe fields."""
         start = content["start"]
-        return cls(_recipe(content["recipe"], source), None if start is None else _recipe(start, source))
+        return cls(_recipe(content["recipe"]), None if start is None else _recipe(start))
 
     def check_result(self, result: Result) -> None:
         """Require the validation split of runs that hold images out, and temperature scaling."""
@@ -118,10 +116,8 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(recipe).items()}
 
 
-def _recipe(content: Any, source: str) -> Recipe:
-    if not isinstance(content, dict):
-        raise ValueError(f"{source}: a recipe must be an object, got {type(content).__name__}")
-    return Recipe(**checked_values(content, source=source)).resolved()
+def _recipe(content: dict[str, Any]) -> Recipe:
+    return Recipe(**checked_values(content, source="recipe")).resolved()
 
 
 def dataset_name(dataset: str) -> str:

@@ -6,10 +6,11 @@ import json
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from singleshot.common.checks import check_choice, check_size
+from singleshot.common.checks import check_choice
 from singleshot.common.files import write_text
 from singleshot.data import list_datasets
 from singleshot.grid.store import ResultStore
@@ -45,7 +46,6 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "fig5": ("baseline", *CI, "vwci"),
 }
 """The methods of each table and figure."""
-MAX_SEEDS = 1000
 REQUEST_FILE = "grid.json"
 _CIFAR, _TINY = "cifar100", "tiny_imagenet"
 _PAPER_FIGURES = {
@@ -74,12 +74,9 @@ class PaperGrid:
         """Return every job known to be needed, seed by seed, so that an interrupted grid has complete seeds."""
         jobs: list[TrainingJob] = []
         for seed, base, method in product(range(self.seeds), self.bases, self.methods):
-            if method == SELECTED_SMOOTHING:
-                jobs += smoothing_candidates(base)
-                selected = select_smoothing(base, store)
-                jobs += [job_of(base, selected, seed)] if selected else []
-            else:
-                jobs.append(job_of(base, method, seed))
+            jobs += smoothing_candidates(base) if method == SELECTED_SMOOTHING else []
+            trained = trained_method(method, base, store)
+            jobs += [job_of(base, trained, seed)] if trained else []
         return list({job.key: job for job in jobs}.values())
 
 
@@ -97,20 +94,22 @@ def select_smoothing(base: Recipe, store: ResultStore) -> str | None:
     return f"smoothing_{min(nll, key=nll.__getitem__):g}"
 
 
+def trained_method(method: str, base: Recipe, store: ResultStore) -> str | None:
+    """Return the method itself, or the label smoothing in its place; None: it is not selected yet."""
+    return select_smoothing(base, store) if method == SELECTED_SMOOTHING else method
+
+
 class GridRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"experiments": "exhibits"}):
     """The experiments to run and where to measure them; by default as in the paper."""
 
     experiments: tuple[str, ...]
     dataset: str | None
     models: tuple[str, ...]
-    seeds: int
+    seeds: Annotated[int, msgspec.Meta(ge=1, le=1000)]
     scale: Scale
 
     def grids(self) -> list[PaperGrid]:
-        """Return one grid per data set and set of networks, after checking every field."""
-        if check_size("seeds", self.seeds, least=1) > MAX_SEEDS:
-            raise ValueError(f"seeds must be at most {MAX_SEEDS}, got {self.seeds}")
-        check_choice("scale", self.scale, ("paper", "small"))
+        """Return one grid per data set and set of networks, after checking the names."""
         for experiment in self.experiments:
             check_choice("experiment", experiment, tuple(EXPERIMENTS))
         for model in self.models:
@@ -142,16 +141,12 @@ class GridRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
             networks[dataset] = tuple(dict.fromkeys(self.models or (*networks.get(dataset, ()), model)))
         return networks
 
-    def is_saved(self, folder: Path) -> bool:
-        """Whether the folder holds this request."""
-        try:
-            return GridRequest.load(folder) == self
-        except ValueError:
-            return False
-
-    def save(self, folder: Path) -> None:
-        """Write the request to the folder."""
-        write_text(folder / REQUEST_FILE, json.dumps(msgspec.to_builtins(self), indent=1) + "\n")
+    def save(self, folder: Path) -> bool:
+        """Write the request to the folder; return whether it differs from the one before."""
+        path, text = folder / REQUEST_FILE, json.dumps(msgspec.to_builtins(self), indent=1) + "\n"
+        is_new = not path.is_file() or path.read_bytes() != text.encode()
+        write_text(path, text)
+        return is_new
 
     @classmethod
     def load(cls, folder: Path) -> GridRequest:

@@ -10,12 +10,12 @@ from typing import Any
 
 from singleshot.common.files import write_text
 from singleshot.grid.store import ResultStore
-from singleshot.grid.training_job import TrainingJob, dataset_name
-from singleshot.paper.experiments import SELECTED_SMOOTHING, PaperGrid, select_smoothing
+from singleshot.grid.training_job import dataset_name
+from singleshot.paper.experiments import SELECTED_SMOOTHING, PaperGrid, trained_method
 from singleshot.paper.figures import save_figure
 from singleshot.paper.methods import base_recipe, job_of
 from singleshot.paper.table_formats import FORMATS
-from singleshot.paper.tables import Table, build_table
+from singleshot.paper.tables import TABLES, Table, build_table
 from singleshot.report.page import ModelReport, run_report, write_page
 from singleshot.training.recipe import Recipe
 
@@ -29,11 +29,10 @@ FIRST_METHODS = (
 
 @dataclass
 class Output:
-    """The written tables and figures, by file name without suffix."""
+    """The written tables and the numbers of tables and figures, by file name without suffix."""
 
     tables: dict[str, Table] = field(default_factory=dict)
-    figures: dict[str, Path] = field(default_factory=dict)
-    numbers: dict[str, Any] = field(default_factory=dict)  # of tables and figures, for JSON
+    numbers: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)  # figures that could not be drawn, with the reason
 
 
@@ -42,10 +41,23 @@ def write_output(grids: Sequence[PaperGrid], store: ResultStore, folder: Path) -
     output = Output()
     for grid in grids:
         for experiment in grid.experiments:
-            if experiment.startswith("table"):
-                _write_tables(experiment, grid, store, folder / "tables", output)
-            else:
-                _write_figure(experiment, grid, store, folder / "figures", output)
+            if experiment in TABLES:
+                for base in grid.bases:
+                    table = build_table(experiment, base, grid.seeds, store)
+                    name = _file_name(experiment, [base])
+                    output.tables[name], output.numbers[name] = table, table.to_dict()
+                    for suffix, convert in FORMATS.values():
+                        write_text(folder / "tables" / f"{name}{suffix}", convert(table))
+                continue
+            name = _file_name(experiment, grid.bases)
+            path = folder / "figures" / name
+            try:
+                numbers = save_figure(experiment, grid.bases, grid.seeds, store, path.with_name(f"{name}.png"))
+            except ValueError as error:
+                output.missing.append(f"{name}: {error}")
+                continue
+            write_text(path.with_name(f"{name}.json"), json.dumps(numbers, indent=1) + "\n")
+            output.numbers[name] = numbers
     return output
 
 
@@ -56,35 +68,18 @@ def _file_name(experiment: str, bases: Sequence[Recipe]) -> str:
     return "-".join([experiment, dataset_name(dataset), *models, *(["paper"] if is_paper else [])])
 
 
-def _write_tables(experiment: str, grid: PaperGrid, store: ResultStore, folder: Path, output: Output) -> None:
-    for base in grid.bases:
-        name = _file_name(experiment, [base])
-        table = build_table(experiment, base, grid.seeds, store)
-        for suffix, convert in FORMATS.values():
-            write_text(folder / f"{name}{suffix}", convert(table))
-        output.tables[name] = table
-        output.numbers[name] = table.to_dict()
-
-
-def _write_figure(experiment: str, grid: PaperGrid, store: ResultStore, folder: Path, output: Output) -> None:
-    name = _file_name(experiment, grid.bases)
-    path = folder / f"{name}.png"
-    try:
-        numbers = save_figure(experiment, grid.bases, grid.seeds, store, path)
-    except ValueError as error:
-        output.missing.append(f"{name}: {error}")
-        return
-    write_text(folder / f"{name}.json", json.dumps(numbers, indent=1) + "\n")
-    output.figures[name] = path
-    output.numbers[name] = numbers
-
-
 def write_grid_page(
     grid: PaperGrid, store: ResultStore, runs: Path, path: Path, *, data_root: Path | None = None
 ) -> None:
-    """Write the page of the first network, unless none of its finished runs is on this machine."""
+    """Write the page of the first network: one run per method, without those that hold images out.
+
+    There is no page if none of the finished runs is on this machine.
+    """
     base = grid.bases[0]
-    jobs = [job for job in _first_seed_jobs(grid, base, store) if job in store and (runs / job.key).is_dir()]
+    names = dict.fromkeys([name for name in FIRST_METHODS if name in grid.methods] + list(grid.methods))
+    trained = [one for name in names if (one := trained_method(name, base, store)) is not None]
+    unique = {job.key: job for job in (job_of(base, name, seed=0) for name in trained) if not job.recipe.validation}
+    jobs = [job for job in unique.values() if job in store and (runs / job.key).is_dir()]
     if not jobs:
         return
 
@@ -93,14 +88,5 @@ def write_grid_page(
             yield run_report(runs / job.key, name=job.label, data_root=data_root)
 
     shown = "" if len(jobs) <= MAX_METHODS_ON_PAGE else f" ({MAX_METHODS_ON_PAGE} of {len(jobs)} methods)"
-    title = f"{base.model} on {Path(base.dataset).name}: can its scores be trusted?{shown}"
+    title = f"{base.model} on {dataset_name(base.dataset)}: can its scores be trusted?{shown}"
     write_page(reports(), path, title=title)
-
-
-def _first_seed_jobs(grid: PaperGrid, base: Recipe, store: ResultStore) -> list[TrainingJob]:
-    """Return one run per method, without those that hold images out."""
-    order = [name for name in FIRST_METHODS if name in grid.methods]
-    order += [name for name in grid.methods if name not in order]
-    names = [select_smoothing(base, store) if name == SELECTED_SMOOTHING else name for name in order]
-    jobs = (job_of(base, name, seed=0) for name in names if name is not None)
-    return list({job.key: job for job in jobs if not job.recipe.validation}.values())

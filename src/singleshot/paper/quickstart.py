@@ -10,14 +10,14 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 import torch
 from torch import Tensor
 
+from singleshot.common.checks import check_choice
 from singleshot.common.environment import describe_environment
 from singleshot.common.text import jsonable
 from singleshot.data import split_digits
@@ -70,6 +70,9 @@ class QuickstartJob(Job):
     seed: int
     setting: Setting = Setting()
 
+    def __post_init__(self) -> None:
+        check_choice("method", self.method, tuple(TITLES))
+
     @property
     def title(self) -> str:
         """Method and seed."""
@@ -79,21 +82,6 @@ class QuickstartJob(Job):
     def folder(self) -> str:
         """One subfolder for all runs."""
         return "digits/small_cnn"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any], source: str) -> QuickstartJob:
-        """Return the job that `to_dict` wrote; raise ValueError for anything else."""
-        try:
-            job = msgspec.convert(content, cls)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"{source}: not a quickstart run ({error})") from None
-        if job.method not in TITLES:
-            raise ValueError(f"{source}: unknown method {job.method!r}")
-        return job
 
     def execute(self, workspace: Path, *, data_root: Path | None = None, callback: Callback | None = None) -> Result:
         """Train, keep the test predictions in ``workspace``, and return the result."""
@@ -158,7 +146,7 @@ def import_old_results(path: Path, store: ResultStore) -> None:
         old = json.loads(path.read_bytes())
         for run in old["runs"]:
             content = {"method": methods[run["method"]], "seed": run["seed"], "setting": old["setting"]}
-            job, calibration = QuickstartJob.from_dict(content, str(path)), Calibration.from_dict(run["calibration"])
+            job, calibration = QuickstartJob.from_dict(content), Calibration.from_dict(run["calibration"])
             imported = _result(job, run["seconds"], run["environment"], calibration).to_dict()
             results.append(Result.from_dict(imported, QuickstartJob, str(path)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, stdev
 
 from singleshot.grid.job import Job, Result
 from singleshot.grid.store import ResultStore
+from singleshot.grid.training_job import dataset_name
 from singleshot.metrics import Calibration, CalibrationResult
-from singleshot.paper.experiments import SELECTED_SMOOTHING, select_smoothing
+from singleshot.paper.experiments import trained_method
 from singleshot.paper.methods import CI, job_of
 from singleshot.paper.published import BETTER, CI_MEAN, CI_ORACLE, METRICS
 from singleshot.training.recipe import Recipe
@@ -99,7 +99,7 @@ class Runs:
     @property
     def dataset(self) -> str:
         """Name of the data set, without the path of a folder."""
-        return Path(self.base.dataset).name
+        return dataset_name(self.base.dataset)
 
     @property
     def name(self) -> str:
@@ -111,9 +111,7 @@ class Runs:
         if method == CI_ORACLE:
             best = self.best_ci()
             return {} if best is None else {seed: self.results(best)[seed] for seed in self.values_by_beta()[best]}
-        trained: str | None = TEMPERATURE_SCALING.get(method, method)
-        if trained == SELECTED_SMOOTHING:
-            trained = select_smoothing(self.base, self.store)
+        trained = trained_method(TEMPERATURE_SCALING.get(method, method), self.base, self.store)
         if trained is None:
             return {}
         jobs = {seed: job_of(self.base, trained, seed) for seed in range(self.seeds)}

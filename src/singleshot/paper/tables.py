@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from singleshot.common.checks import check_choice, check_size
+from singleshot.common.environment import HARDWARE
 from singleshot.common.text import jsonable, printable
+from singleshot.grid.job import Result
 from singleshot.grid.store import ResultStore
-from singleshot.paper.experiments import ADDED, SELECTED_SMOOTHING, PaperGrid, select_smoothing
-from singleshot.paper.methods import CI, METHODS
+from singleshot.paper.experiments import ADDED, SELECTED_SMOOTHING, PaperGrid, select_smoothing, trained_method
+from singleshot.paper.methods import CI, EPSILONS, METHODS, base_recipe
 from singleshot.paper.published import BETTER, CI_MEAN, CI_ORACLE, METRICS, PublishedRow, rows_beside
 from singleshot.paper.seed_means import TEMPERATURE_SCALING, Estimate, Runs, sample_deviation
-from singleshot.paper.table_notes import describe_scale, paper_note, row_notes, run_notes, smoothing_notes, time_note
 from singleshot.training.recipe import Recipe
 
 _EACH_BETA = ("baseline", *reversed(CI), "vwci")
@@ -148,29 +149,21 @@ def build_table(experiment: str, base: Recipe, seeds: int, store: ResultStore) -
     rows += [_row(runs, method, added=True) for method in ADDED]
     jobs = PaperGrid((experiment,), (base,), seeds).jobs(store)
     results = [store[job] for job in jobs if job in store]
-    eligible, measured = eligible_rows(rows), measured_rows(rows)
     return Table(
         experiment=experiment,
-        dataset=printable(runs.dataset or base.dataset),
+        dataset=printable(runs.dataset),
         model=base.model,
-        scale=describe_scale(base, results),
+        scale=_describe_scale(base, results),
         seeds=seeds,
         runs=len(jobs),
         missing=len(jobs) - len(results),
         rows=tuple(rows),
-        notes=(
-            *row_notes([row.method for row in rows], len(eligible), len(measured)),
-            *(f"{row.title}: {row.remark}." for row in rows if row.remark),
-            *smoothing_notes(base, store),
-            paper_note(experiment, base, [row.paper for row in rows if row.paper]),
-            time_note([(row.time, row.seeds) for row in measured]),
-            *run_notes(results),
-        ),
+        notes=(*_row_notes(rows), *_smoothing_notes(runs), *_paper_notes(experiment, base, rows), *_run_notes(results)),
     )
 
 
 def _row(runs: Runs, method: str, paper: PublishedRow | None = None, *, added: bool = False) -> Row:
-    name = (select_smoothing(runs.base, runs.store) or method) if method == SELECTED_SMOOTHING else method
+    name = trained_method(method, runs.base, runs.store) or method
     return Row(
         method=name,
         title=TITLES[name],
@@ -200,3 +193,92 @@ def _remark(runs: Runs, method: str) -> str | None:
         if bounded:
             return f"no finite temperature in {bounded} of {len(results)} runs (a bound was used)"
     return None
+
+
+def _describe_scale(recipe: Recipe, results: Sequence[Result] = ()) -> str:
+    """Return the size of the network, the images and the training, and the size of the data set if it has results."""
+    images = "all" if recipe.train_images is None else f"{recipe.train_images:,}"
+    if results:
+        of = "" if recipe.train_images is None else " of"
+        images += f"{of} {results[0].data['train']:,} training images, {results[0].data['test']:,} test images"
+    else:
+        images += " training images"
+    size = f"{recipe.image_size}×{recipe.image_size} pixels"
+    return f"width {recipe.width:g}, {size}, {images}, {recipe.epochs} epochs"
+
+
+def _row_notes(rows: Sequence[Row]) -> Iterator[str]:
+    """Explain the marked values and the rows."""
+    methods, eligible, measured = {row.method for row in rows}, eligible_rows(rows), measured_rows(rows)
+    oracle = ""
+    if CI_ORACLE in methods:
+        oracle = "; CI[Oracle] is not eligible: it takes the best β of each column by looking at the test images"
+    if measured and not eligible:
+        yield "No value is marked as the best of its column while most rows lack seeds."
+    else:
+        fewer = ", of the rows with the most seeds" if len(eligible) < len(measured) else ""
+        yield f"The best measured value of each column is marked{fewer}{oracle}."
+    if "ts_case1" in methods:
+        yield (
+            "TS is the baseline with its temperature fitted on its training images (case 1), or trained on 90 % of "
+            "them and fitted on the other 10 % (case 2)."
+        )
+    if methods.issuperset(CI):
+        yield "β was not selected on held-out images: picking the best row of this table amounts to CI[Oracle]."
+    if "vwci_star" in methods:
+        yield "VWCI* starts from a trained baseline; its time includes that of the baseline."
+    yield from (f"{row.title}: {row.remark}." for row in rows if row.remark)
+
+
+def _smoothing_notes(runs: Runs) -> Iterator[str]:
+    """Explain how the ε of label smoothing was selected, and whether a better one may lie outside the candidates."""
+    selected = select_smoothing(runs.base, runs.store)
+    if selected is None:
+        yield "The ε of label smoothing is not selected yet: its runs on 90 % of the training images are missing."
+        return
+    yield (
+        "The ε of label smoothing was selected by the NLL on held-out images, 10 % of the training images, with one "
+        "seed; the row is trained on all of them."
+    )
+    for end, epsilon in (("smallest", EPSILONS[0]), ("largest", EPSILONS[-1])):
+        if selected == f"smoothing_{epsilon:g}":
+            candidates = ", ".join(f"{one:g}" for one in EPSILONS)
+            yield f"The selected ε is the {end} candidate ({candidates}): a value beyond it may be better."
+
+
+def _paper_notes(experiment: str, base: Recipe, rows: Sequence[Row]) -> Iterator[str]:
+    """Name the table of the paper that the published rows come from, and explain the training times."""
+    published = [row.paper for row in rows if row.paper]
+    if published:
+        source, table = published[0].table, experiment.removeprefix("table")
+        reason = f", since Table {table} has no {base.model} on {base.dataset}" if source != table else ""
+        if source != table and CI_MEAN in (row.method for row in published):
+            reason += " (CI and CI[Oracle] follow from its five β)"
+        scale = _describe_scale(base_recipe("paper", dataset=base.dataset, model=base.model))
+        yield f"Paper: Table {source}{reason}; {scale}; the number of seeds is not stated."
+    else:
+        yield f"The paper has no numbers for {base.model} on this data set in this table."
+    measured = measured_rows(rows)
+    unknown = "" if all(row.time for row in measured) else "; a dash if it is not known"
+    if any(row.time and row.time.seeds != row.seeds for row in measured):
+        unknown += "; in brackets the number of seeds with known times, if it differs"
+    yield (
+        "Time: processor time of training relative to the baseline with the same seed, mean over seeds, without the "
+        f"search for β or ε{unknown}."
+    )
+
+
+def _run_notes(results: Sequence[Result]) -> Iterator[str]:
+    """Report different versions, machines or images among the runs."""
+    names = {"revision": "revisions", "singleshot": "singleshot", "torch": "torch"}
+    found = {
+        title: sorted({printable(str(one.environment.get(name))) for one in results}) for name, title in names.items()
+    }
+    different = [f"{title} {', '.join(versions)}" for title, versions in found.items() if len(versions) > 1]
+    if different:
+        yield f"Runs of {'; '.join(different)}."
+    machines = ({str(one.environment[name]) for one in results if name in one.environment} for name in HARDWARE)
+    if any(len(values) > 1 for values in machines):  # an unknown value is no difference
+        yield "The runs were made on different machines, which affects their times."
+    if any(result.data != results[0].data for result in results):
+        yield "The runs were made with different images under the name of this data set."
