@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from scipy.special import stdtrit
+
 from singleshot.common.checks import check_choice
 from singleshot.common.files import write_text
 from singleshot.grid.store import ResultStore
@@ -214,8 +216,12 @@ def _versus(method: str, base: Recipe, store: ResultStore) -> str:
 def _difference(metric: str, difference: Estimate) -> str:
     """Format a difference with its interval, accuracy in percentage points."""
     scale, digits = (100, 2) if metric == "accuracy" else (1, 3)
-    mean, *ends = (f"{scale * value:+.{digits}f}" for value in (difference.mean, *(difference.interval() or ())))
-    return f"{mean} [{', '.join(ends)}]" if ends else mean
+    shown = f"{scale * difference.mean:+.{digits}f}"
+    if difference.standard_error is None:
+        return shown
+    width = float(stdtrit(difference.seeds - 1, 0.975)) * difference.standard_error  # of Student's interval
+    low, high = (f"{scale * (difference.mean + end):+.{digits}f}" for end in (-width, width))
+    return f"{shown} [{low}, {high}]"
 
 
 def _figure(number: str, dataset: str, picture: Path, folder: Path) -> str:

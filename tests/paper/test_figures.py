@@ -131,9 +131,9 @@ def test_the_curve_over_passes_has_mean_and_standard_error_over_seeds() -> None:
 
 
 def test_invalid_curves_over_passes_are_refused() -> None:
-    invalid: list[Any] = [{}, {0: [0.1]}, {2.5: [0.1]}, {2: []}, {2: [float("nan")]}, {2: [[0.1]]}]
+    invalid: list[Any] = [{}, {2: []}, {2: [float("nan")]}]
     for eces in invalid:
-        with pytest.raises((ValueError, TypeError), match=r"passes|must be finite numbers, one per seed"):
+        with pytest.raises(ValueError, match=r"methods\['VWCI'\] must hold finite ECEs, one per seed"):
             plot_ece_against_passes({"VWCI": eces})
     with pytest.raises(ValueError, match="at least one"):
         plot_ece_against_passes({})

@@ -12,6 +12,7 @@ from tyro.conf import arg
 
 from singleshot.cli.display import failure_allowed
 from singleshot.cli.options import check_seeds_and_jobs
+from singleshot.common.text import jsonable
 
 if TYPE_CHECKING:
     from singleshot.paper.quickstart import MethodSummary
@@ -63,7 +64,8 @@ def quickstart(
         raise_failures(run_and_show([lambda _: wanted], store, engine))
         summaries = experiment.summarize(store, seeds)
         if as_json:
-            print(json.dumps({summary.title: summary.to_dict() for summary in summaries}, indent=2))
+            numbers = {one.title: {"metrics": one.metrics, "pooled": one.pooled.to_dict()} for one in summaries}
+            print(json.dumps(jsonable(numbers), indent=2))
         else:
             _print_table(summaries, seeds)
             print(f"Every number: {results}")

@@ -97,6 +97,11 @@ class JobQueue:
             self._watcher.started(job)
         return job
 
+    def put_back(self, job: Job) -> None:
+        """Queue a job that was taken but not executed."""
+        self._attempts[job.key] -= 1
+        self._retries.append(job)
+
     def retry(self, job: Job, reason: str) -> Outcome | None:
         """Queue a job whose worker died; after `MAX_ATTEMPTS`, return its failure instead."""
         if self._attempts[job.key] >= MAX_ATTEMPTS:

@@ -70,7 +70,7 @@ class TrainingJob(Job):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {"recipe": _plain(self.recipe), "start": None if self.start is None else _plain(self.start)}
+        return {"recipe": vars(self.recipe), "start": None if self.start is None else vars(self.start)}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
@@ -107,13 +107,9 @@ class TrainingJob(Job):
 
 
 def _key_fields(recipe: Recipe) -> dict[str, Any]:
-    defaults = _plain(Recipe())
-    changed = {name: value for name, value in _plain(recipe).items() if value != defaults[name]}
+    defaults = vars(Recipe())
+    changed = {name: value for name, value in vars(recipe).items() if value != defaults[name]}
     return {_FIRST_NAMES.get(name, name): value for name, value in changed.items() if name not in NOT_IN_KEY}
-
-
-def _plain(recipe: Recipe) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(recipe).items()}
 
 
 def _recipe(content: dict[str, Any]) -> Recipe:

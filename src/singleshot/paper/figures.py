@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from singleshot.common.checks import check_choice, check_size
+import numpy as np
+
+from singleshot.common.checks import check_choice
 from singleshot.common.files import write_atomically
 from singleshot.common.text import jsonable
 from singleshot.grid.store import ResultStore
@@ -85,13 +86,10 @@ def _title(network: Runs, method: str) -> str:
 
 
 def _reliability_numbers(network: Runs) -> dict[str, Any]:
-    methods = {
-        method: {
-            "ece": vars(network.estimates(method)["ece"]),
-            "pooled": pool(network.results(method).values()).to_dict(),
-        }
-        for method in _finished("fig1", network)
-    }
+    methods = {}
+    for method in _finished("fig1", network):
+        pooled = pool(network.results(method).values())
+        methods[method] = {"ece": vars(network.estimates(method)["ece"]), "pooled": pooled.to_dict()}
     return {CI_ORACLE: network.best_ci(), "methods": methods} if methods else {}
 
 
@@ -190,12 +188,10 @@ def plot_ece_against_passes(
         title: title of the axes.
     """
     for name, eces in check_curves("methods", methods).items():
-        if not eces:
-            raise ValueError(f"methods[{name!r}] must hold at least one number of passes, got none")
-        for number, values in eces.items():
-            check_size("passes", number, least=1)
-            if not len(values) or not all(isinstance(value, float) and math.isfinite(value) for value in values):
-                raise ValueError(f"the ECEs of {number} passes must be finite numbers, one per seed, got {values!r}")
+        if not eces or not all(values and np.isfinite(values).all() for values in eces.values()):
+            raise ValueError(
+                f"methods[{name!r}] must hold finite ECEs, one per seed, by number of passes, got {eces!r}"
+            )
     ax = new_axes() if ax is None else ax
     highest = 0.0
     for (name, eces), style in zip(methods.items(), line_styles(len(methods)), strict=True):

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from singleshot.common.checks import check_choice
 from singleshot.common.environment import describe_environment
-from singleshot.common.text import jsonable
 from singleshot.data import split_digits
 from singleshot.grid.job import Job, Result
 from singleshot.grid.store import ResultStore
@@ -165,10 +164,6 @@ class MethodSummary:
     title: str
     metrics: dict[str, Estimate]
     pooled: CalibrationResult
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {"metrics": jsonable(self.metrics), "pooled": self.pooled.to_dict()}
 
 
 def summarize(store: ResultStore, seeds: int) -> list[MethodSummary]:

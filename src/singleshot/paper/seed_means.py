@@ -43,20 +43,6 @@ class Estimate:
         error = None if deviation is None else deviation / math.sqrt(len(values))
         return cls(fmean(values), error, len(values))
 
-    def interval(self, level: float = 0.95) -> tuple[float, float] | None:
-        """Return Student's interval around the mean; None for one seed.
-
-        >>> low, high = Estimate.of([0.1, 0.2, 0.3]).interval()
-        >>> round(low, 3), round(high, 3)
-        (-0.048, 0.448)
-        """
-        if self.standard_error is None:
-            return None
-        from scipy.special import stdtrit
-
-        width = float(stdtrit(self.seeds - 1, (1 + level) / 2)) * self.standard_error
-        return self.mean - width, self.mean + width
-
     def __str__(self) -> str:
         return f"{self.mean:.3f}" if self.standard_error is None else f"{self.mean:.3f} ± {self.standard_error:.3f}"
 
