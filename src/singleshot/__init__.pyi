@@ -13,6 +13,7 @@ from . import (
     predictions as predictions,
     report as report,
     sampling as sampling,
+    self_tuning as self_tuning,
     training as training,
     uncertainty as uncertainty,
 )
@@ -63,6 +64,7 @@ from .report import (
     plot_variance as plot_variance,
 )
 from .sampling import Sampled as Sampled, explain as explain, sample as sample, stochastic as stochastic
+from .self_tuning import SelfTunedStrength as SelfTunedStrength
 from .training import export_run as export_run
 from .uncertainty import (
     mutual_information as mutual_information,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -125,15 +125,17 @@ def check_size(name: str, value: object, least: int) -> int:
     return int(value)
 
 
-def check_range(name: str, value: float, interval: str) -> None:
-    """Check that a value is a real number, such as a float or a numpy scalar, in an interval such as "[0, 1)"."""
+def check_range(name: str, value: SupportsFloat, interval: str) -> float:
+    """Return a real number, such as a numpy scalar, as a float if it lies in an interval such as "[0, 1)"."""
     if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
         raise TypeError(f"{name} must be a number, got {value!r}")
+    number = float(value)
     low, high = map(float, interval[1:-1].split(","))
-    above = value >= low if interval[0] == "[" else value > low
-    below = value <= high if interval[-1] == "]" else value < high
+    above = number >= low if interval[0] == "[" else number > low
+    below = number <= high if interval[-1] == "]" else number < high
     if not (above and below):
         raise ValueError(f"{name} must lie in {interval}, got {value}")
+    return number
 
 
 def as_tensor(values: Any, name: str) -> Tensor:

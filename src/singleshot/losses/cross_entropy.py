@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ def label_smoothing_loss(
     logits: Tensor,
     labels: Tensor,
     *,
-    label_smoothing: float,
+    label_smoothing: SupportsFloat,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -47,7 +47,7 @@ def label_smoothing_loss(
     >>> label_smoothing_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), label_smoothing=0.1)
     tensor(0.2269)
     """
-    check_range("label_smoothing", label_smoothing, "[0, 1]")
+    label_smoothing = check_range("label_smoothing", label_smoothing, "[0, 1]")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     return terms.reduce((1 - label_smoothing) * terms.ground_truth + label_smoothing * terms.uniform)
 
@@ -57,7 +57,7 @@ class LabelSmoothingLoss(ClassificationLoss):
 
     function = staticmethod(label_smoothing_loss)
 
-    def __init__(self, *, label_smoothing: float, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, *, label_smoothing: SupportsFloat, **options: Unpack[LossOptions]) -> None:
         check_range("label_smoothing", label_smoothing, "[0, 1]")
         super().__init__(**options)
         self.label_smoothing = label_smoothing
@@ -67,7 +67,7 @@ def ci_loss(
     logits: Tensor,
     labels: Tensor,
     *,
-    beta: float,
+    beta: SupportsFloat,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -79,7 +79,7 @@ def ci_loss(
     >>> ci_loss(torch.zeros(1, 4), torch.tensor([0]), beta=1.0)  # uniform: only the cross-entropy remains
     tensor(1.3863)
     """
-    check_range("beta", beta, "[0, inf)")
+    beta = check_range("beta", beta, "[0, inf)")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     divergence = terms.uniform - math.log(logits.shape[-1]) * terms.mean_class_weight
     return terms.reduce(terms.ground_truth + beta * divergence)
@@ -90,7 +90,7 @@ class CILoss(ClassificationLoss):
 
     function = staticmethod(ci_loss)
 
-    def __init__(self, *, beta: float, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, *, beta: SupportsFloat, **options: Unpack[LossOptions]) -> None:
         check_range("beta", beta, "[0, inf)")
         super().__init__(**options)
         self.beta = beta
@@ -100,7 +100,7 @@ def entropy_ci_loss(
     logits: Tensor,
     labels: Tensor,
     *,
-    gamma: float,
+    gamma: SupportsFloat,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -110,7 +110,7 @@ def entropy_ci_loss(
     >>> entropy_ci_loss(torch.zeros(1, 4), torch.tensor([0]), gamma=1.0)
     tensor(0.)
     """
-    check_range("gamma", gamma, "[0, inf)")
+    gamma = check_range("gamma", gamma, "[0, inf)")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     entropy = -(terms.log_probs.exp() * terms.log_probs).sum(-1).mean(0)
     return terms.reduce(terms.ground_truth - gamma * entropy * terms.example_weight)
@@ -121,7 +121,7 @@ class EntropyCILoss(ClassificationLoss):
 
     function = staticmethod(entropy_ci_loss)
 
-    def __init__(self, *, gamma: float, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, *, gamma: SupportsFloat, **options: Unpack[LossOptions]) -> None:
         check_range("gamma", gamma, "[0, inf)")
         super().__init__(**options)
         self.gamma = gamma
@@ -131,7 +131,7 @@ def focal_loss(
     logits: Tensor,
     labels: Tensor,
     *,
-    gamma: float,
+    gamma: SupportsFloat,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -143,7 +143,7 @@ def focal_loss(
     >>> focal_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), gamma=3.0)
     tensor(0.0002)
     """
-    check_range("gamma", gamma, "[0, inf)")
+    gamma = check_range("gamma", gamma, "[0, inf)")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     index = terms.index.expand(len(terms.log_probs), -1).unsqueeze(-1)
     log_prob = terms.log_probs.gather(-1, index).squeeze(-1)  # of the label, (T, B)
@@ -157,7 +157,7 @@ class FocalLoss(ClassificationLoss):
 
     function = staticmethod(focal_loss)
 
-    def __init__(self, *, gamma: float, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, *, gamma: SupportsFloat, **options: Unpack[LossOptions]) -> None:
         check_range("gamma", gamma, "[0, inf)")
         super().__init__(**options)
         self.gamma = gamma

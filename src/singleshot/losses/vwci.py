@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
+import torch
 from torch import Tensor
 
-from singleshot.common.checks import check_passes, check_scores
+from singleshot.common.checks import check_passes, check_range, check_scores
 from singleshot.losses.terms import ClassificationLoss, LossOptions, loss_terms
 from singleshot.uncertainty import DisagreementMeasure, apply_measure, resolve_measure
 
@@ -19,6 +20,7 @@ def vwci_loss(
     labels: Tensor,
     *,
     measure: str | DisagreementMeasure = "bhattacharyya",
+    strength: SupportsFloat = 1.0,
     differentiate_alpha: bool = False,
     weight: Tensor | None = None,
     ignore_index: int = -100,
@@ -30,19 +32,28 @@ def vwci_loss(
         logits: (T, B, C), T stochastic passes over the same B examples.
         labels: (B,) class indices.
         measure: the disagreement measure that gives α, see :func:`singleshot.normalized_variance`.
+        strength: the exponent of α is its inverse: a strength above 1 increases every α, one below 1 decreases it. 1
+            is the paper's loss; a :class:`singleshot.SelfTunedStrength` tunes it during training.
         differentiate_alpha: whether gradients flow through α. By default they do not, and the loss is exactly the
             cross-entropy of every pass against (1 − α_i)·onehot + α_i·uniform.
         weight: one weight per class, as in ``torch.nn.functional.cross_entropy``.
         ignore_index: label of the examples to ignore.
         reduction: ``mean``, ``sum``, or ``none`` for one loss per example.
 
-    >>> import torch
     >>> logits = torch.tensor([[[4.0, 0.0]], [[0.0, 4.0]]])  # two passes that disagree about one example
     >>> vwci_loss(logits, torch.tensor([0]), reduction="none")
     tensor([2.0181])
     """
-    options: LossOptions = {"weight": weight, "ignore_index": ignore_index, "reduction": reduction}
-    return vwci_loss_and_alpha(logits, labels, measure=measure, differentiate_alpha=differentiate_alpha, **options)[0]
+    return vwci_loss_and_alpha(
+        logits,
+        labels,
+        measure=measure,
+        strength=strength,
+        differentiate_alpha=differentiate_alpha,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+    )[0]
 
 
 def vwci_loss_and_alpha(
@@ -50,15 +61,18 @@ def vwci_loss_and_alpha(
     labels: Tensor,
     *,
     measure: str | DisagreementMeasure,
+    strength: SupportsFloat = 1.0,
     differentiate_alpha: bool = False,
     **options: Unpack[LossOptions],
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of :func:`vwci_loss` and the detached α (B,) of every example, computed once."""
-    function = resolve_measure(measure)
+    function, exponent = resolve_measure(measure), 1 / check_range("strength", strength, "(0, inf)")
     check_scores(logits, ("(T, B, C)",))
     check_passes(logits)
     terms = loss_terms(logits, labels, **options)
     alpha = apply_measure(function, terms.log_probs if differentiate_alpha else terms.log_probs.detach())
+    if exponent != 1:  # the clamp avoids 0, where a power below 1 has an infinite gradient
+        alpha = alpha.clamp(min=torch.finfo(alpha.dtype).tiny) ** exponent
     return terms.reduce((1 - alpha) * terms.ground_truth + alpha * terms.uniform), alpha.detach()
 
 
@@ -71,10 +85,13 @@ class VWCILoss(ClassificationLoss):
         self,
         *,
         measure: str | DisagreementMeasure = "bhattacharyya",
+        strength: SupportsFloat = 1.0,
         differentiate_alpha: bool = False,
         **options: Unpack[LossOptions],
     ) -> None:
         resolve_measure(measure)  # fail here, not at the first training step
+        check_range("strength", strength, "(0, inf)")
         super().__init__(**options)
         self.measure = measure
+        self.strength = strength
         self.differentiate_alpha = differentiate_alpha

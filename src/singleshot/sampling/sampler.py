@@ -55,8 +55,9 @@ def sample(
         model: any classifier with noise layers.
         *args: inputs of the model.
         samples: T.
-        gradient_passes: how many of the passes carry gradients, the first ones; by default all. The others run without
-            a graph.
+        gradient_passes: how many of the T passes carry gradients, k; by default all. The first k do, the others run
+            without a graph. Backward multiplies the gradients of the k passes by T / k, so a loss that is a mean over
+            all passes has the gradient of its mean over those k: a step is as large as with k = T.
         logits: returns the logits, given the output of the model. By default that is the output itself, its
             ``logits`` if it is a dict or an object, or the first matrix of a tuple.
         seed: the same seed gives the same samples, and leaves torch's random state as it was.
@@ -87,8 +88,20 @@ def sample(
                 gradient_passes=gradient_passes,
                 extract=lambda output: _checked((logits or find_logits)(output)),
             )
-    with_gradients = samples if gradient_passes is None else gradient_passes
-    return torch.stack([*found[:with_gradients], *(one.detach() for one in found[with_gradients:])])
+    if gradient_passes in (None, samples):
+        return torch.stack(found)
+    return _with_some_gradients(found, gradient_passes or 0)
+
+
+def _with_some_gradients(found: list[Tensor], carrying: int) -> Tensor:
+    """Stack passes of which only the first carry gradients, scaled up so that they stand for all of them."""
+    rest = torch.stack([one.detach() for one in found[carrying:]])
+    if not carrying:
+        return rest
+    first = torch.stack(found[:carrying])
+    if first.requires_grad:
+        first.register_hook(lambda gradient: gradient * (len(found) / carrying))  # type: ignore[no-untyped-call]
+    return torch.cat([first, rest])
 
 
 class Sampled(nn.Module):

@@ -82,6 +82,8 @@ class TrainingState:
     seconds: float = 0.0  # wall-clock time spent in this run, over all its starts
     processor_seconds: float | None = 0.0  # CPU time of this process; None: not recorded from the start
     scaler: dict[str, Any] = field(default_factory=dict)  # loss scale of float16
+    strength: dict[str, Any] = field(default_factory=dict)  # of a loss that is tuned
+    tuned_at: Count | None = None  # steps before its last update
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> TrainingState:

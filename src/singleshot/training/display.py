@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from singleshot.metrics import CalibrationResult
+from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training.checkpoint import EpochSums
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import StepResult
@@ -41,6 +42,9 @@ class Callback:
 
     def on_evaluation(self, evaluation: EpochEvaluation) -> None:
         """Held-out images were evaluated."""
+
+    def on_strength(self, step: int, strength: SelfTunedStrength) -> None:
+        """Held-out images have tuned the strength of the loss, after this many steps."""
 
     def on_end(self) -> None:
         """Training has ended, with or without an error."""
@@ -72,7 +76,7 @@ class Display(Callback):
         self._last_line = time.monotonic()
         self._times = deque([self._last_line], maxlen=WINDOW + 1)
         self._results: deque[StepResult] = deque(maxlen=WINDOW)
-        self._speed = self._evaluation = ""
+        self._speed = self._evaluation = self._strength = ""
         if step > schedule.first_step:
             self._print(f"resuming after step {step} of {schedule.steps}")
         if self._is_live:
@@ -108,7 +112,13 @@ class Display(Callback):
         numbers = f"{self._evaluation} NLL {result.nll:.3f}"
         best = "best so far" if evaluation.is_best else ""
         epoch = f"epoch {evaluation.epoch}/{self._schedule.recipe.epochs}"
-        self._print(f"{epoch}: {_joined(_formatted(evaluation.means), numbers, self._speed, best)}")
+        self._print(f"{epoch}: {_joined(_formatted(evaluation.means), self._strength, numbers, self._speed, best)}")
+
+    def on_strength(self, step: int, strength: SelfTunedStrength) -> None:
+        """Keep the strength for the lines of the evaluations; after the last update, print it and the temperature."""
+        self._strength = f"strength {float(strength):.3g}"
+        if step == self._schedule.give_back_step:
+            self._print(tuning_summary(strength, given_back=step < self._schedule.steps))
 
     def on_end(self) -> None:
         """Stop the progress bar."""
@@ -122,6 +132,19 @@ class Display(Callback):
     def _print(self, text: str) -> None:
         self._last_line = time.monotonic()
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def tuning_summary(strength: SelfTunedStrength, *, given_back: bool) -> str:
+    """Describe the outcome of tuning, with advice if the network is not calibrated on the held-out images."""
+    temperature = f"{strength.temperature:.2f}" if strength.temperature is not None else "unknown"
+    outcome = f"the strength is {float(strength):.3g}; the held-out images need temperature {temperature}"
+    after = "; from here on they are trained on as well" if given_back else ""
+    if strength.is_calibrated:
+        return f"tuned: {outcome}, which is 1 within chance{after}"
+    return (
+        f"tuned: {outcome}, which differs from 1 by more than chance{after}. Train longer, or divide the logits by it: "
+        f"`singleshot export RUN --temperature {temperature}`"
+    )
 
 
 def _formatted(means: dict[str, float | None]) -> str:

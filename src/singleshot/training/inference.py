@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -75,19 +74,29 @@ def evaluate(
 ) -> Calibration | None:
     """Return the calibration over these images, each process taking its share; None if a process must stop."""
     calibration = Calibration(bins=20)
-    for buffer in model.buffers():  # the statistics of batch norm differ between processes
-        processes.broadcast(buffer)
-    batches = logit_batches(model, images, positions[processes.rank :: processes.count], normalization)
-    largest_share = math.ceil(len(positions) / processes.count)
-    for _ in range(0, largest_share, BATCH):  # the same number of rounds in every process
+    for batch in shared_batches(model, images, positions, normalization, processes):
         if processes.any(should_stop()):
             return None
-        for logits, labels in islice(batches, 1):
-            calibration.update(logits=logits, labels=labels)
+        if batch is not None:
+            calibration.update(logits=batch[0], labels=batch[1])
     if processes.count == 1:
         return calibration
     with lost_process_errors():
         return calibration.all_reduce()
+
+
+def shared_batches(
+    model: nn.Module, images: Images, positions: Tensor, normalization: Normalization, processes: Processes
+) -> Iterator[tuple[Tensor, Tensor] | None]:
+    """Yield logits and labels of this process's share of the images, equally often in all processes.
+
+    A process whose share has ended yields None.
+    """
+    for buffer in model.buffers():  # the statistics of batch norm differ between processes
+        processes.broadcast(buffer)
+    batches = logit_batches(model, images, positions[processes.rank :: processes.count], normalization)
+    for _ in range(0, math.ceil(len(positions) / processes.count), BATCH):
+        yield next(batches, None)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from torch import nn
 from singleshot.common.errors import StoppedError
 from singleshot.common.splits import split_training
 from singleshot.data import Dataset
+from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training.checkpoint import Best, Checkpoint, EpochSums, TrainingState
 from singleshot.training.display import Callback, EpochEvaluation
-from singleshot.training.distributed import Processes, ProcessLostError
-from singleshot.training.inference import evaluate
+from singleshot.training.distributed import Processes, ProcessLostError, lost_process_errors
+from singleshot.training.inference import evaluate, shared_batches
 from singleshot.training.recipe_file import recipe_text
 from singleshot.training.run import Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed
@@ -79,14 +80,14 @@ class TrainingLoop:
         )
         self.schedule = Schedule(recipe, len(training))
         self.normalization = run.normalization(processes.device)
-        self.batches = TrainingBatches(dataset.train, training, self.schedule, self.normalization, processes)
+        self.batches = TrainingBatches(
+            dataset.train, training, validation, self.schedule, self.normalization, processes
+        )
         mine = recipe_text(recipe) + json.dumps(asdict(replace(run.info, environment={})))
         if processes.any(processes.broadcast_text(mine) != mine):
             raise ValueError("the processes have different recipes or images; check their flags and data roots")
-        # Without held-out images the test images are evaluated.
-        self.split = "validation" if len(validation) else "test"
-        self.evaluated = dataset.train if len(validation) else dataset.test
-        self.evaluated_positions = validation if len(validation) else torch.arange(len(dataset.test))
+        self.dataset, self.held_out = dataset, validation
+        self.strength = SelfTunedStrength(recipe.loss) if recipe.is_tuned else None
         # Only the main process reads files: Stepper broadcasts the weights, and _restore the rest.
         last = processes.on_main(lambda: _load_weights(run, model))
         self.stepper = Stepper(model, recipe, processes)
@@ -120,6 +121,8 @@ class TrainingLoop:
                     optimizer.state[parameter]["momentum_buffer"] = self.processes.broadcast(momentum)
         if state.scaler:  # empty in a new run
             self.stepper.scaler.load_state_dict(state.scaler)
+        if state.strength and self.strength is not None:
+            self.strength.load_state_dict(state.strength)
         return state
 
     def train(self) -> None:
@@ -153,6 +156,8 @@ class TrainingLoop:
         while True:
             if self.state.step == (self.state.epochs_closed + 1) * self.schedule.steps_per_epoch:
                 self._close_epoch()
+            if self.schedule.is_tuned_at(self.state.step) and self.state.tuned_at != self.state.step:
+                self._tune()
             if self.state.step == self.schedule.steps:
                 break
             self._step()
@@ -172,6 +177,7 @@ class TrainingLoop:
             labels,
             learning_rate,
             cross_entropy=step < self.schedule.first_loss_step,
+            strength=None if self.strength is None else float(self.strength),
             stop=self.interrupts.received is not None,
         )
         self.state.step += 1
@@ -182,15 +188,37 @@ class TrainingLoop:
         if result.stop:
             self._stop()
 
+    def _tune(self) -> None:
+        """Update the strength of the loss from the held-out images."""
+        assert self.strength is not None
+        logits = [torch.empty(0, len(self.run.info.class_names), device=self.processes.device)]
+        labels = [torch.empty(0, dtype=torch.long, device=self.processes.device)]
+        images, model = self.dataset.train, self.stepper.model
+        for batch in shared_batches(model, images, self.held_out, self.normalization, self.processes):
+            if self.processes.any(self.interrupts.received is not None):
+                self._stop()
+            if batch is not None:
+                logits.append(batch[0])
+                labels.append(batch[1])
+        with lost_process_errors():
+            temperature = self.strength.update(logits=torch.cat(logits), labels=torch.cat(labels))
+        self.state.strength, self.state.tuned_at = self.strength.state_dict(), self.state.step
+        self._log("strength", strength=float(self.strength), temperature=temperature, score=self.strength.score)
+        self.callback.on_strength(self.state.step, self.strength)
+
     def _close_epoch(self) -> None:
         epoch, means = self.state.epochs_closed + 1, self.state.sums.means()
         record: dict[str, Any] = {"epoch": epoch, **means}
         is_best = False
         if self.schedule.is_evaluated(epoch):
+            # Without held-out images, or once they are trained on, the test images are evaluated.
+            is_held_out = len(self.held_out) > 0 and self.state.step <= self.schedule.give_back_step
+            split = "validation" if is_held_out else "test"
+            images = self.dataset.train if is_held_out else self.dataset.test
             calibration = evaluate(
                 self.stepper.model,
-                self.evaluated,
-                self.evaluated_positions,
+                images,
+                self.held_out if is_held_out else torch.arange(len(images)),
                 self.normalization,
                 self.processes,
                 should_stop=lambda: self.interrupts.received is not None,
@@ -200,11 +228,11 @@ class TrainingLoop:
                 return
             result, best = calibration.compute(), self.state.best
             is_better = math.isfinite(result.nll) and (best is None or result.nll < best.nll)
-            is_best = is_better and self.split == "validation"  # test images select nothing
+            is_best = is_better and self.run.recipe.holds_out  # test images select nothing
             if is_best:
                 self.state.best = Best(self.state.step, result.nll)
-            record[self.split] = result.metrics()
-            self.callback.on_evaluation(EpochEvaluation(epoch, means, self.split, result, is_best))
+            record[split] = result.metrics()
+            self.callback.on_evaluation(EpochEvaluation(epoch, means, split, result, is_best))
         self.state.epochs_closed, self.state.sums = epoch, EpochSums()
         self._log("epoch", **record)
         if is_best:

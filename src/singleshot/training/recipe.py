@@ -18,10 +18,13 @@ MeasureName = Literal[
     "epistemic",
 ]
 MemoryName = Literal["normal", "low"]
+AlphaName = Literal["example", "permuted", "batch_mean"]
 PrecisionName = Literal["float32", "bfloat16", "float16"]
 
 RENAMED = {"variance": "measure", "epsilon": "label_smoothing"}
 """Field names of version 0.1 and their present names: stored recipes and results of that version are still read."""
+ADDED = {"gradient_passes": None, "strength": 1.0, "give_back": None, "alpha": "example"}
+"""Fields that recipes of version 0.1 lack, with the values that those runs had."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,12 @@ class Recipe:
     # Loss
     loss: LossName = "vwci"  # the loss to minimize
     samples: int | None = None  # stochastic passes per step; None: 5 for vwci, 1 for other losses
+    gradient_passes: int | None = None  # how many of them carry gradients; the others only inform alpha; None: all
     measure: MeasureName = "bhattacharyya"  # vwci: disagreement measure that gives each example its weight
     differentiate_alpha: bool = False  # vwci: propagate gradients through the weight
+    strength: float | Literal["auto"] = 1.0  # vwci: above 1 raises all weights; auto, any loss: held-out images tune it
+    give_back: float | None = None  # auto: train on the held-out images, too, in this last fraction; None: 0.2
+    alpha: AlphaName = "example"  # vwci: the weight of each example, or one of two ablations
     beta: float = 0.1  # ci: weight of the KL divergence from uniform
     gamma: float = 0.1  # entropy_ci: weight of the entropy
     label_smoothing: float = 0.1  # label_smoothing: fraction of the target that is uniform
@@ -80,11 +87,27 @@ class Recipe:
     @property
     def share(self) -> float:
         """The last fraction of the steps, in which the loss is applied."""
-        return (1.0 if self.start_from is None else 0.2) if self.last_share is None else self.last_share
+        if self.last_share is not None:
+            return self.last_share
+        return 0.2 if self.start_from is not None else 0.5 if self.is_tuned else 1.0
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether held-out images tune the strength of the loss."""
+        return self.strength == "auto"
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether there are images that were not trained on at any time."""
+        return self.validation > 0 and not self.give_back
 
     def resolved(self) -> Recipe:
         """Return the recipe with defaults filled in that depend on other fields; raise ValueError for a bad value."""
         recipe = replace(self, samples=self.passes, last_share=self.share)
+        if self.is_tuned:
+            share = 0.2 if self.start_from is None else 0.0
+            give_back = share if self.give_back is None else self.give_back
+            recipe = replace(recipe, validation=self.validation or 0.1, give_back=give_back)
         for field, is_valid, requirement in _requirements(recipe):
             if not is_valid:
                 flag = "--" + field.replace("_", "-")
@@ -109,6 +132,17 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
         ("noise", recipe.noise is None or 0 <= recipe.noise < 1, "lie in [0, 1)"),
         ("noise", not (uses_alpha and recipe.noise == 0), "be above 0 for vwci, which needs stochastic passes"),
         ("samples", 1 + uses_alpha <= passes <= 1000, f"lie in [{1 + uses_alpha}, 1000] for {recipe.loss}"),
+        (
+            "gradient_passes",
+            recipe.gradient_passes is None or 1 <= recipe.gradient_passes <= passes,
+            f"lie in [1, samples] = [1, {passes}]",
+        ),
+        ("strength", not recipe.is_tuned or recipe.loss in TUNED, f"be a number for {recipe.loss}, not auto"),
+        ("strength", recipe.is_tuned or _is_positive(recipe.strength), "be auto, or finite and above 0"),
+        ("strength", recipe.is_tuned or uses_alpha or recipe.strength == 1, f"be auto or 1 for {recipe.loss}"),
+        ("give_back", recipe.give_back is None or recipe.is_tuned, "be null without `strength: auto`"),
+        ("give_back", 0 <= (recipe.give_back or 0) < recipe.share, "be at least 0 and less than last_share"),
+        ("alpha", recipe.alpha == "example" or uses_alpha, f"be example for {recipe.loss}, which has no alpha"),
         # Stochastic depth splits a compiled network into graphs whose batch norms torch cannot run twice per backward.
         (
             "compile",
@@ -131,12 +165,19 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
 
 
 _NON_NEGATIVE = ("beta", "gamma", "focus", "weight_decay")
+TUNED = ("vwci", "label_smoothing", "ci", "focal")
+"""Losses whose strength can be tuned."""
 _CHOICES: dict[str, tuple[str, ...]] = {
+    "alpha": get_args(AlphaName),
     "loss": get_args(LossName),
     "measure": get_args(MeasureName),
     "memory": get_args(MemoryName),
     "precision": get_args(PrecisionName),
 }
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 < value < math.inf
 
 
 def _increase(milestones: tuple[float, ...]) -> bool:

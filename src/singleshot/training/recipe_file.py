@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -11,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 import yaml
 
-from singleshot.training.recipe import RENAMED, Recipe
+from singleshot.training.recipe import ADDED, RENAMED, Recipe
 
 
 def read_recipe_values(path: Path) -> dict[str, Any]:
@@ -42,7 +43,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 
 def read_recipe(path: Path) -> Recipe:
     """Read the complete recipe of a run."""
-    values = read_recipe_values(path)
+    values = ADDED | read_recipe_values(path)
     missing = [field.name for field in fields(Recipe) if field.name not in values]
     if missing:
         raise ValueError(f"{path} is not the complete recipe of a run: it lacks {', '.join(missing)}")
@@ -81,7 +82,8 @@ def _checked_value(name: str, value: Any, source: str) -> Any:
 
 def _converted(value: Any, wanted: Any) -> Any:
     if isinstance(value, str) and float in (wanted, *get_args(wanted)):
-        value = float(value)  # YAML reads 1e-3, which has no dot, as text
+        with suppress(ValueError):
+            value = float(value)  # YAML reads 1e-3, which has no dot, as text
     elif isinstance(value, list) and get_origin(wanted) is tuple:
         value = [_converted(item, float) for item in value]
     return msgspec.convert(value, wanted)
@@ -89,11 +91,11 @@ def _converted(value: Any, wanted: Any) -> Any:
 
 def _described(wanted: Any) -> str:
     if get_origin(wanted) is Literal:
-        return f"one of {', '.join(get_args(wanted))}"
+        return f"one of {', '.join(get_args(wanted))}" if len(get_args(wanted)) > 1 else str(get_args(wanted)[0])
     if get_origin(wanted) is tuple:
         return "a list of numbers"
     names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
-    return " or ".join(names[option] for option in get_args(wanted) or (wanted,))
+    return " or ".join(names.get(option) or _described(option) for option in get_args(wanted) or (wanted,))
 
 
 PresetName = Literal["paper", "small"]

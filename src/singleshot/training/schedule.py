@@ -14,6 +14,8 @@ from singleshot.data.augmentation import Normalization, Shifts, shift_and_mirror
 from singleshot.training.distributed import Processes
 from singleshot.training.recipe import Recipe
 
+UPDATES_PER_EPOCH = 4  # of a strength that is tuned
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -47,6 +49,18 @@ class Schedule:
         """First step of a new run: a run that starts from trained weights skips the steps before its loss."""
         return self.first_loss_step if self.recipe.start_from is not None else 0
 
+    @cached_property
+    def give_back_step(self) -> int:
+        """First step that trains on the held-out images as well; the number of steps if none does."""
+        return self.steps - int((self.recipe.give_back or 0) * self.steps)
+
+    def is_tuned_at(self, step: int) -> bool:
+        """Whether the strength is tuned after this many steps: several times per epoch, until images are given back."""
+        if not (self.recipe.is_tuned and self.first_loss_step < step <= self.give_back_step):
+            return False
+        interval = max(1, self.steps_per_epoch // UPDATES_PER_EPOCH)
+        return (step - self.first_loss_step) % interval == 0 or step == self.give_back_step
+
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of a step."""
         passed = sum(step >= round(milestone * self.steps) for milestone in self.recipe.milestones)
@@ -69,28 +83,33 @@ class TrainingBatches:
 
     part: Images
     positions: Tensor
+    held_out: Tensor  # positions that are trained on as well from `Schedule.give_back_step` on
     schedule: Schedule
     normalization: Normalization
     processes: Processes
 
     def __post_init__(self) -> None:
         self.slice = self.processes.batch_slice(self.schedule.batch)
-        self._epoch, self._order = -1, self.positions
+        self._epoch, self._order = ("", -1), self.positions
 
     def at(self, step: int) -> tuple[Tensor, Tensor]:
         """Return the augmented images and labels of a step, on the device."""
         recipe, batch, device = self.schedule.recipe, self.schedule.batch, self.processes.device
-        epoch, number = divmod(step, self.schedule.steps_per_epoch)
-        index = self._order_of(epoch)[number * batch : (number + 1) * batch][self.slice]
+        index = self._positions_at(step, batch)[self.slice]
         generator = torch.Generator(device).manual_seed(derived_seed(recipe.seed, "augmentation", step))
         shifts = Shifts.draw(batch, padding=recipe.padding, mirror=recipe.mirror, generator=generator)[self.slice]
         images = self.part.images[index].to(device, non_blocking=True)  # uint8, a quarter of the size of floats
         images = self.normalization(shift_and_mirror(images, shifts, padding=recipe.padding))
         return images, self.part.labels[index].to(device, non_blocking=True)
 
-    def _order_of(self, epoch: int) -> Tensor:
-        if epoch != self._epoch:
-            seed = derived_seed(self.schedule.recipe.seed, "order", epoch)
-            shuffled = torch.randperm(len(self.positions), generator=torch.Generator().manual_seed(seed))
-            self._epoch, self._order = epoch, self.positions[shuffled]
-        return self._order
+    def _positions_at(self, step: int, batch: int) -> Tensor:
+        purpose, positions, since = "order", self.positions, step
+        if step >= self.schedule.give_back_step:
+            purpose, since = "order with all images", step - self.schedule.give_back_step
+            positions = torch.cat([self.positions, self.held_out])
+        epoch, number = divmod(since, len(positions) // batch)
+        if (purpose, epoch) != self._epoch:
+            seed = derived_seed(self.schedule.recipe.seed, purpose, epoch)
+            shuffled = torch.randperm(len(positions), generator=torch.Generator().manual_seed(seed))
+            self._epoch, self._order = (purpose, epoch), positions[shuffled]
+        return self._order[number * batch : (number + 1) * batch]

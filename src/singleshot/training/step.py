@@ -16,36 +16,84 @@ from singleshot.losses.vwci import vwci_loss_and_alpha
 from singleshot.sampling import sample
 from singleshot.training.distributed import Processes, lost_process_errors
 from singleshot.training.recipe import Recipe
-from singleshot.uncertainty import normalized_variance
+from singleshot.uncertainty import DisagreementMeasure, normalized_variance, resolve_measure
 
 CROSS_ENTROPY = Recipe(loss="cross_entropy")  # loss and passes of the steps before the last share
 
-_LOSSES: dict[str, Callable[[Tensor, Tensor, Recipe], Tensor]] = {
-    "cross_entropy": lambda z, y, recipe: cross_entropy_loss(z, y),
-    "label_smoothing": lambda z, y, recipe: label_smoothing_loss(z, y, label_smoothing=recipe.label_smoothing),
-    "ci": lambda z, y, recipe: ci_loss(z, y, beta=recipe.beta),
-    "entropy_ci": lambda z, y, recipe: entropy_ci_loss(z, y, gamma=recipe.gamma),
-    "focal": lambda z, y, recipe: focal_loss(z, y, gamma=recipe.focus),
+_LOSSES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "cross_entropy": lambda z, y, _: cross_entropy_loss(z, y),
+    "label_smoothing": lambda z, y, strength: label_smoothing_loss(z, y, label_smoothing=strength),
+    "ci": lambda z, y, strength: ci_loss(z, y, beta=strength),
+    "entropy_ci": lambda z, y, strength: entropy_ci_loss(z, y, gamma=strength),
+    "focal": lambda z, y, strength: focal_loss(z, y, gamma=strength),
 }
 
 
-def loss_and_alpha(logits: Tensor, labels: Tensor, recipe: Recipe) -> tuple[Tensor, Tensor | None]:
-    """Return the loss of logits (T, B, C) and the detached disagreement (B,), which is None for a single pass."""
-    measure = recipe.measure
+def strength_of(recipe: Recipe) -> float:
+    """Return the number by which a recipe sets the strength of its loss, 1 if the loss has none."""
+    strengths = {
+        "label_smoothing": recipe.label_smoothing,
+        "ci": recipe.beta,
+        "entropy_ci": recipe.gamma,
+        "focal": recipe.focus,
+        "vwci": recipe.strength,
+    }
+    return float(strengths.get(recipe.loss, 1.0))
+
+
+def loss_and_alpha(
+    logits: Tensor, labels: Tensor, recipe: Recipe, strength: float | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Return the loss of logits (T, B, C) and the detached disagreement (B,), which is None for a single pass.
+
+    ``strength`` replaces that of the recipe.
+    """
+    strength = strength_of(recipe) if strength is None else strength
     if recipe.loss == "vwci":
-        return vwci_loss_and_alpha(logits, labels, measure=measure, differentiate_alpha=recipe.differentiate_alpha)
-    alpha = normalized_variance(logits.detach(), measure=measure) if len(logits) > 1 else None
-    return _LOSSES[recipe.loss](logits, labels, recipe), alpha
+        return vwci_loss_and_alpha(
+            logits,
+            labels,
+            measure=_ALPHAS[recipe.alpha](resolve_measure(recipe.measure)),
+            strength=strength,
+            differentiate_alpha=recipe.differentiate_alpha,
+        )
+    alpha = normalized_variance(logits.detach(), measure=recipe.measure) if len(logits) > 1 else None
+    return _LOSSES[recipe.loss](logits, labels, strength), alpha
+
+
+def _permuted(measure: DisagreementMeasure) -> DisagreementMeasure:
+    """The weights of other examples of the batch, drawn from torch's generator."""
+
+    def permuted(log_probs: Tensor) -> Tensor:
+        alpha = measure(log_probs)
+        return alpha[torch.randperm(len(alpha), device=alpha.device)]
+
+    return permuted
+
+
+def _batch_mean(measure: DisagreementMeasure) -> DisagreementMeasure:
+    def mean(log_probs: Tensor) -> Tensor:
+        alpha = measure(log_probs)
+        return alpha.mean().expand_as(alpha)
+
+    return mean
+
+
+_ALPHAS: dict[str, Callable[[DisagreementMeasure], DisagreementMeasure]] = {
+    "example": lambda measure: measure,
+    "permuted": _permuted,
+    "batch_mean": _batch_mean,
+}
 
 
 class StochasticPasses(nn.Module):
     """A network whose forward is T passes. DistributedDataParallel wraps this module, so that it sees all of them."""
 
-    def __init__(self, network: nn.Module, *, memory: str, compiled: bool) -> None:
+    def __init__(self, network: nn.Module, recipe: Recipe) -> None:
         super().__init__()
         self.network = network
-        self.memory = memory
-        if compiled:
+        self.recipe = recipe
+        if recipe.compile:
             network.compile()
 
     def forward(self, images: Tensor, passes: int) -> Tensor:
@@ -53,7 +101,8 @@ class StochasticPasses(nn.Module):
         if passes == 1:
             logits: Tensor = self.network(images)[None]
         else:
-            logits = sample(self.network, images, samples=passes, memory=self.memory)
+            carrying, memory = self.recipe.gradient_passes, self.recipe.memory
+            logits = sample(self.network, images, samples=passes, gradient_passes=carrying, memory=memory)
         return logits.float()
 
 
@@ -84,7 +133,7 @@ class Stepper:
             weight_decay=recipe.weight_decay,
         )
         self.recipe, self.processes = recipe, processes
-        self.network = processes.wrap(StochasticPasses(self.model, memory=recipe.memory, compiled=recipe.compile))
+        self.network = processes.wrap(StochasticPasses(self.model, recipe))
         # Scales up float16 gradients so that small ones do not underflow.
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=recipe.precision == "float16")
 
@@ -95,10 +144,12 @@ class Stepper:
         learning_rate: float,
         *,
         cross_entropy: bool = False,
+        strength: float | None = None,
         stop: bool = False,
     ) -> StepResult:
         """Update the weights from this process's part of a batch, with the recipe's loss or cross-entropy.
 
+        ``strength`` replaces the recipe's strength of the loss.
         Raise `DivergedError` in every process, before the update, if logits or loss are not finite in one of them.
         """
         recipe = CROSS_ENTROPY if cross_entropy else self.recipe
@@ -113,7 +164,7 @@ class Stepper:
             if values_can_be_read(is_finite) and not is_finite:
                 loss, alpha = logits.sum() * math.nan, None  # the losses would raise in this process only
             else:
-                loss, alpha = loss_and_alpha(logits, labels, recipe)
+                loss, alpha = loss_and_alpha(logits, labels, recipe, None if cross_entropy else strength)
             predicted = logits.detach().softmax(-1).mean(0).argmax(-1)
             result = self._mean_result(
                 torch.where(is_finite, loss.detach(), math.nan),

@@ -1,0 +1,160 @@
+"""The strength of a loss, tuned during training on held-out examples until the network needs no temperature."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from singleshot.common.checks import as_tensor, check_choice, check_range
+from singleshot.posthoc.scaling import fitting_set
+from singleshot.posthoc.temperature import NoFiniteTemperature, best_temperature
+
+MAX_MOVE = 1.0
+"""Largest move of the log-strength in one update, a factor of e. An extreme temperature asks for no more."""
+CHANCE = 1.96
+"""Absolute score above which a temperature of 1 is rejected, at the 5 % level."""
+
+_ODDS = 0.05 / 0.95
+_RANGES = {  # first, least and largest odds (label_smoothing) or value (the others)
+    "vwci": (1.0, 1 / 30, 30.0),
+    "label_smoothing": (_ODDS, 1e-3, 9.0),
+    "ci": (_ODDS, 1e-3, 9.0),
+    "focal": (1.0, 1e-2, 20.0),
+}
+LOSSES = tuple(_RANGES)
+
+
+class SelfTunedStrength:
+    """The strength of a loss, for use in place of a number that would have to be chosen.
+
+    Pass it to the loss by the parameter that the loss has: ``strength=`` of `vwci_loss`, ``label_smoothing=`` of
+    `label_smoothing_loss`, ``beta=`` of `ci_loss`, ``gamma=`` of `focal_loss`. A few times per epoch, call `update`
+    with the network's logits on examples that it is not trained on. The temperature τ that they need is the error: the
+    logarithm of the strength (of the odds, for label smoothing) moves by ``gain`` · log τ. An overconfident network,
+    τ > 1, gets more of the loss's pull towards uniform, an underconfident one less, and at τ = 1 nothing moves.
+
+    Args:
+        loss: ``vwci``, ``label_smoothing``, ``ci`` or ``focal``.
+        gain: how fast the strength follows the temperature.
+
+    >>> strength = SelfTunedStrength("label_smoothing")
+    >>> round(float(strength), 3)
+    0.05
+    >>> logits, labels = torch.tensor([[4.0, 0.0]] * 10), torch.tensor([0] * 7 + [1] * 3)
+    >>> round(strength.update(logits=logits, labels=labels), 2)  # the temperature: .98 confident, .7 accurate
+    4.72
+    >>> round(float(strength), 3)
+    0.096
+    """
+
+    def __init__(self, loss: str = "vwci", *, gain: float = 1.0) -> None:
+        check_choice("loss", loss, LOSSES)
+        check_range("gain", gain, "(0, inf)")
+        self.loss = loss
+        self.gain = gain
+        self.temperature: float | None = None
+        """The temperature of the last update, None before the first."""
+        self.score: float | None = None
+        """The score statistic of τ = 1 in the last update, about normal if the network is calibrated. Negative if it
+        is overconfident."""
+        self._log = math.log(_RANGES[loss][0])
+
+    def __float__(self) -> float:
+        value = math.exp(self._log)
+        return value / (1 + value) if self.loss == "label_smoothing" else value
+
+    def __repr__(self) -> str:
+        temperature = "" if self.temperature is None else f", temperature={self.temperature:.4g}"
+        return f"SelfTunedStrength({self.loss!r}, gain={self.gain:g}): {float(self):.4g}{temperature}"
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the examples of the last update are compatible with τ = 1, at the 5 % level."""
+        return self.score is not None and abs(self.score) <= CHANCE
+
+    @torch.no_grad()
+    def update(self, *, logits: Any, labels: Any) -> float:
+        """Move the strength and return the temperature.
+
+        In a group of processes every process calls this with its part of the examples, and all get the same strength.
+        Invalid examples raise an error and change nothing.
+
+        Args:
+            logits: (N, C), of a plain forward pass in evaluation mode over held-out examples.
+            labels: (N,) class indices.
+        """
+        logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
+        logits, labels = fitting_set(_gathered(logits).cpu(), _gathered(labels).cpu())
+        if len(labels.unique()) < 2:
+            raise ValueError(
+                f"the {len(labels)} held-out examples have a single class, {int(labels[0])}; hold out examples of "
+                "every class"
+            )
+        best = best_temperature(logits, labels)
+        temperature = best.bound if isinstance(best, NoFiniteTemperature) else best
+        score = _score(logits, labels)
+        # A score of chance size is mostly noise. This factor is the positive-part James-Stein shrinkage.
+        trust = max(0.0, 1 - 1 / score**2) if score else 0.0
+        move = self.gain * trust * min(MAX_MOVE, max(-MAX_MOVE, math.log(temperature)))
+        _, least, largest = _RANGES[self.loss]
+        self._log = _of_main_process(min(math.log(largest), max(math.log(least), self._log + move)))
+        self.temperature, self.score = temperature, score
+        return temperature
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain values for a checkpoint."""
+        names = ("loss", "gain", "temperature", "score")
+        return {"log_strength": self._log, **{name: getattr(self, name) for name in names}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        if state.get("loss") != self.loss:
+            raise ValueError(f"this is the strength of {self.loss}, the state is that of {state.get('loss')}")
+        check_range("log_strength", state["log_strength"], "(-inf, inf)")
+        self._log = float(state["log_strength"])
+        self.gain, self.temperature, self.score = state["gain"], state["temperature"], state["score"]
+
+
+def _score(logits: Tensor, labels: Tensor) -> float:
+    """The score test of τ = 1: the mean slope of the NLL in log τ over its standard error.
+
+    The slope of one example is z_y − Σ_c p_c z_c, the gap between its label's logit and the expected one.
+    """
+    values = logits.double()
+    expected = (values.softmax(1) * values).sum(1)
+    slopes = values.gather(1, labels.unsqueeze(1)).squeeze(1) - expected
+    mean, error = float(slopes.mean()), float(slopes.std()) / math.sqrt(len(slopes))
+    if error > 0:
+        return mean / error
+    return math.copysign(math.inf, mean) if mean else 0.0
+
+
+def _gathered(values: Tensor) -> Tensor:
+    """The rows of all processes, in the order of their ranks. The processes may have different numbers of rows."""
+    if not _is_distributed():
+        return values
+    sizes = [torch.zeros(1, dtype=torch.long, device=values.device) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([len(values)], device=values.device))
+    padded = values.new_zeros(int(max(sizes)), *values.shape[1:])
+    padded[: len(values)] = values
+    parts = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[: int(size)] for part, size in zip(parts, sizes, strict=True)])
+
+
+def _of_main_process(value: float) -> float:
+    """The value of rank 0: processors may round differently."""
+    if not _is_distributed():
+        return value
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    shared = torch.tensor([value], dtype=torch.float64, device=device)
+    dist.broadcast(shared, src=0)
+    return float(shared)
+
+
+def _is_distributed() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
