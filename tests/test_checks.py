@@ -47,7 +47,7 @@ def test_labels_outside_the_classes_are_named() -> None:
 
 def test_a_wrong_type_is_a_type_error_and_a_wrong_value_a_value_error() -> None:
     assert check_size("bins", np.int32(3), least=1) == 3
-    check_range("share", np.float32(0.5), "[0, 1]")  # type: ignore[arg-type]
+    check_range("share", np.float32(0.5), "[0, 1]")
     cases: list[tuple[type[Exception], Any, tuple[Any, ...]]] = [
         (TypeError, check_size, ("bins", 2.0, 1)),
         (TypeError, check_size, ("bins", True, 1)),

@@ -55,7 +55,7 @@ class SelfTunedStrength:
         check_choice("loss", loss, LOSSES)
         check_range("gain", gain, "(0, inf)")
         self.loss = loss
-        self.gain = gain
+        self.gain = float(gain)
         self.temperature: float | None = None
         """The temperature of the last update, None before the first."""
         self.score: float | None = None
@@ -114,9 +114,10 @@ class SelfTunedStrength:
         """Restore what `state_dict` returned."""
         if state.get("loss") != self.loss:
             raise ValueError(f"this is the strength of {self.loss}, the state is that of {state.get('loss')}")
-        check_range("log_strength", state["log_strength"], "(-inf, inf)")
-        self._log = float(state["log_strength"])
-        self.gain, self.temperature, self.score = state["gain"], state["temperature"], state["score"]
+        numbers = [state.get(name) for name in ("log_strength", "gain", "temperature", "score")]
+        if not all(isinstance(number, float) or (number is None and place > 1) for place, number in enumerate(numbers)):
+            raise ValueError(f"not the state of a strength: {state}")
+        self._log, self.gain, self.temperature, self.score = numbers  # type: ignore[assignment]
 
 
 def _score(logits: Tensor, labels: Tensor) -> float:

@@ -55,6 +55,11 @@ def test_vwci_equals_the_oracle(kind: str) -> None:
         for differentiate in (False, True):
             loss = functools.partial(ss.vwci_loss, measure=kind, differentiate_alpha=differentiate)
             assert_reductions(functools.partial(loss, logits, labels), values)
+        for strength in (0.5, 3.0):
+            stronger = alpha ** (1 / strength)
+            values = (1 - stronger) * oracle.ground_truth(array, labels.numpy()) + stronger * oracle.uniform(array)
+            loss = functools.partial(ss.vwci_loss, measure=kind, strength=strength)
+            assert_reductions(functools.partial(loss, logits, labels), values)
 
 
 def assert_reductions(loss: Callable[..., Tensor], values: oracle.Array) -> None:

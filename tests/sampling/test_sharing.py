@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -304,10 +305,64 @@ def test_gradient_passes_are_the_first_and_have_the_gradients_of_a_loop() -> Non
             torch.testing.assert_close(logits, expected)
             logits[1:].sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
             assert all(parameter.grad is None or not parameter.grad.any() for parameter in model.parameters())
-            for one in (logits, expected):
-                one.square().sum().backward()  # type: ignore[no-untyped-call]
+            logits.square().mean(0).sum().backward()  # type: ignore[no-untyped-call]
+            expected[:1].square().mean(0).sum().backward()  # type: ignore[no-untyped-call]
             for ours, wanted in zip(model.parameters(), twin.parameters(), strict=True):
                 torch.testing.assert_close(ours.grad, wanted.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_losses_of_some_gradient_passes_have_the_gradient_of_their_mean() -> None:
+    """The weight of each example comes from all passes, its cross-entropy from those with gradients."""
+    model, x = build("mlp")
+    model, x, labels = model.double(), x.double(), torch.arange(len(x)) % 3
+    for carrying in (1, 2, 4):
+        torch.manual_seed(2)
+        logits = loop(model, x, samples=4)
+        alpha = ss.normalized_variance(logits.detach())
+        expected = {
+            ss.vwci_loss: lambda one: label_smoothing(one, labels, alpha),  # noqa: B023
+            ss.cross_entropy_loss: lambda one: nn.functional.cross_entropy(one, labels),
+        }
+        for loss, of_one_pass in expected.items():
+            torch.manual_seed(2)
+            logits = loop(model, x, samples=4)
+            mean = torch.stack([of_one_pass(one) for one in logits[:carrying]]).mean()
+            wanted = torch.autograd.grad(mean, list(model.parameters()))
+            for memory in ("normal", "low"):
+                torch.manual_seed(2)
+                ours = loss(ss.sample(model, x, samples=4, gradient_passes=carrying, memory=memory), labels)
+                for parameter in model.parameters():
+                    parameter.grad = None
+                ours.backward()  # type: ignore[no-untyped-call]
+                for parameter, gradient in zip(model.parameters(), wanted, strict=True):
+                    torch.testing.assert_close(parameter.grad, gradient, rtol=1e-9, atol=1e-12)
+
+
+def label_smoothing(logits: Tensor, labels: Tensor, alpha: Tensor) -> Tensor:
+    target = nn.functional.one_hot(labels, logits.shape[1]) * (1 - alpha[:, None]) + alpha[:, None] / logits.shape[1]
+    return nn.functional.cross_entropy(logits, target)
+
+
+def test_the_gradient_of_one_pass_equals_finite_differences() -> None:
+    """With fixed masks: the loss of the passes with gradients, as a function of one weight."""
+    model, x = build("mlp")
+    model, x, labels = model.double(), x.double(), torch.arange(len(x)) % 3
+
+    def logits_of_passes(**options: Any) -> Tensor:
+        return ss.sample(model, x, samples=3, seed=4, **options)
+
+    weight = next(model.parameters())
+    alpha = ss.normalized_variance(logits_of_passes()).detach()
+    ss.vwci_loss(logits_of_passes(gradient_passes=1), labels).backward()  # type: ignore[no-untyped-call]
+    assert weight.grad is not None
+    for position in ((0, 0), (1, 2)):
+        values = []
+        for change in (1e-6, -1e-6):
+            with torch.no_grad():
+                weight[position] += change
+                values.append(float(label_smoothing(logits_of_passes()[0], labels, alpha)))
+                weight[position] -= change
+        assert float(weight.grad[position]) == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-6, abs=1e-9)
 
 
 def test_passes_without_gradients_have_none_even_if_they_equal_the_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -37,16 +38,16 @@ def save_gradients(folder: Path) -> None:
     torch.set_num_threads(1)
     processes = Processes.from_environment("cpu")
     with process_group(processes):
-        for loss in ("vwci", "cross_entropy"):
-            save_gradients_of(loss, folder / loss, processes)
+        save_gradients_of(Recipe(loss="vwci", samples=3), folder / "vwci", processes)
+        save_gradients_of(Recipe(loss="cross_entropy", samples=3), folder / "cross_entropy", processes)
+        save_gradients_of(Recipe(loss="vwci", samples=3, gradient_passes=1), folder / "one gradient pass", processes)
 
 
-def save_gradients_of(loss: str, file: Path, processes: Processes) -> None:
+def save_gradients_of(recipe: Recipe, file: Path, processes: Processes) -> None:
     x = torch.randn(ROWS, FEATURES, generator=torch.Generator().manual_seed(1))
     x[:, 0] = torch.arange(ROWS)
     labels = torch.randint(0, 5, (ROWS,), generator=torch.Generator().manual_seed(2))
-    recipe = Recipe(loss=loss, samples=3, channels_last=False).resolved()  # type: ignore[arg-type]
-    stepper = Stepper(network(), recipe, processes)
+    stepper = Stepper(network(), replace(recipe, channels_last=False).resolved(), processes)
     mine = processes.batch_slice(ROWS)
     torch.manual_seed(3)  # the same blocks are dropped in every process
     result = stepper.advance(x[mine], labels[mine], learning_rate=0.0)

@@ -104,7 +104,7 @@ def test_the_last_and_the_best_checkpoint(run: Run) -> None:
 
 def test_without_validation_images_there_is_no_best(run: Run) -> None:
     save(run, 3)
-    with pytest.raises(ValueError, match=r"no best checkpoint: it was trained without validation images"):
+    with pytest.raises(ValueError, match=r"no best checkpoint: no validation images are held out"):
         run.load_model("best")
 
 

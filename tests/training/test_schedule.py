@@ -110,9 +110,9 @@ def batches(
 ) -> TrainingBatches:
     positions = torch.arange(COUNT) if positions is None else positions
     normalization = Normalization((0.5,) * 3, (0.25,) * 3)
-    return TrainingBatches(
-        part(), positions, Schedule(recipe, len(positions)), normalization, Processes(rank=rank, count=processes)
-    )
+    held_out = torch.tensor(sorted(set(range(COUNT)) - set(positions.tolist())), dtype=torch.long)
+    schedule, group = Schedule(recipe, len(positions)), Processes(rank=rank, count=processes)
+    return TrainingBatches(part(), positions, held_out, schedule, normalization, group)
 
 
 def test_an_epoch_has_no_image_twice_and_its_own_order() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 from unittest.mock import Mock
 
 import pytest
@@ -16,7 +16,7 @@ from singleshot.common import checks
 from singleshot.models import SmallCNN, create_model
 from singleshot.training import step
 from singleshot.training.distributed import Processes
-from singleshot.training.recipe import Recipe
+from singleshot.training.recipe import MemoryName, Recipe
 from singleshot.training.step import CROSS_ENTROPY, DivergedError, Stepper, StochasticPasses, loss_and_alpha
 
 
@@ -191,7 +191,7 @@ def test_a_compiled_network_gives_the_same_step(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_single_pass_needs_no_noise() -> None:
-    passes = StochasticPasses(SmallCNN(10, dropout=0.0), memory="normal", compiled=False)
+    passes = StochasticPasses(SmallCNN(10, dropout=0.0), Recipe())
     assert passes(batch()[0], 1).shape == (1, 16, 10)
     with pytest.raises(ValueError, match="noise"):
         passes(batch()[0], 2)
@@ -237,14 +237,14 @@ def test_loss_and_alpha_follow_the_recipe() -> None:
     torch.testing.assert_close(loss, nn.functional.cross_entropy(logits[0], labels))
 
 
-@pytest.mark.parametrize("memory", ["normal", "low"])
-def test_passes_of_a_network_are_float32_and_reach_its_weights(memory: str) -> None:
+@pytest.mark.parametrize("memory", get_args(MemoryName))
+def test_passes_of_a_network_are_float32_and_reach_its_weights(memory: MemoryName) -> None:
     torch.manual_seed(0)
     network = create_model("vgg16", num_classes=4, in_channels=1, width=0.03125)
     images, labels = torch.randn(6, 1, 32, 32), torch.arange(6) % 4
     for passes in (1, 3):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            logits = StochasticPasses(network, memory=memory, compiled=False)(images, passes)
+            logits = StochasticPasses(network, Recipe(memory=memory))(images, passes)
         assert logits.shape == (passes, 6, 4)
         assert logits.dtype == torch.float32
         recipe = Recipe(loss="vwci" if passes > 1 else "ci", samples=passes).resolved()

@@ -26,6 +26,7 @@ from singleshot.training.display import Callback
 from singleshot.training.step import StepResult
 
 RUN = [*TINY, "--loss", "vwci", "--samples", "3", "--epochs", "6", "--seed", "3"]
+RUN += ["--gradient-passes", "1", "--strength", "auto"]
 
 
 def assert_same_result(one: Path, other: Path) -> None:
@@ -137,7 +138,7 @@ def test_best_is_the_epoch_with_the_lowest_validation_nll(tmp_path: Path) -> Non
 def test_without_validation_images_there_is_no_best(tmp_path: Path) -> None:
     run = train(quick(validation=0.0), tmp_path / "run")
     assert all("test" in record for record in run.records() if record["kind"] == "epoch")
-    with pytest.raises(ValueError, match="trained without validation images"):
+    with pytest.raises(ValueError, match="no validation images are held out"):
         run.checkpoint("best")
 
 
@@ -180,13 +181,15 @@ class StopAfter(Callback):
         {"precision": "bfloat16", "loss": "vwci", "samples": 2, "memory": "low"},
         {"evaluate_every": 3, "validation": 0.0, "clip_gradient": 0.5},
         {"batch_size": 10, "momentum": 0.0, "train_images": 35},
+        {"loss": "vwci", "samples": 3, "gradient_passes": 1, "strength": "auto", "epochs": 6, "last_share": 0.9},
     ],
     ids=str,
 )
 def test_an_interrupted_run_gives_the_same_result(options: dict[str, Any], tmp_path: Path) -> None:
     recipe = quick(**{"batch_size": 30, **options})
     train(recipe, tmp_path / "whole")
-    for step in (2, 3):  # within an epoch of three steps, and at its end
+    # Within an epoch of three steps, at its end, and when the strength was tuned.
+    for step in (2, 15, 16) if recipe.is_tuned else (2, 3):
         folder = tmp_path / str(step)
         with pytest.raises(StoppedError, match="interrupted by SIGTERM after step") as caught:
             train(recipe, folder, callback=StopAfter(step))

@@ -99,7 +99,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
 
 def _write_report(run: Run, data_root: Path | None) -> None:
     """Write the report on the images that the run itself was evaluated on."""
-    folder, split = run.folder, "validation" if run.recipe.validation else "test"
+    folder, split = run.folder, "validation" if run.recipe.holds_out else "test"
     page = folder / "report.html"
     root = [] if data_root is None else ["--data-root", str(data_root)]
     retry = shlex.join(["singleshot", "report", str(folder), "-o", str(page), "--split", split, *root])

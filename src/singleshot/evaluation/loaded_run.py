@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from singleshot.common.checks import check_choice
-from singleshot.common.splits import split_training
 from singleshot.data import Images, load_dataset
 from singleshot.data.augmentation import Normalization
 from singleshot.evaluation.evaluation import Evaluation, evaluate_batches
@@ -19,6 +18,7 @@ from singleshot.predictions import write_predictions
 from singleshot.training.distributed import select_device
 from singleshot.training.inference import logits_of
 from singleshot.training.run import Run
+from singleshot.training.schedule import trained_and_held_out
 
 SPLITS = ("test", "validation", "train")
 
@@ -82,10 +82,9 @@ def _split_images(run: Run, split: str, data_root: Path | None) -> tuple[Images,
     run.check_dataset(dataset)
     if split == "test":
         return dataset.test, torch.arange(len(dataset.test))
-    trained, held_out = split_training(
-        dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
-    )
+    trained, held_out = trained_and_held_out(recipe, dataset.train.labels)
     positions = trained if split == "train" else held_out
     if not len(positions):
-        raise ValueError(f"{run.folder} was trained without validation images; use --split test")
+        reason = "was trained on its validation images in the end" if recipe.give_back else "has no validation images"
+        raise ValueError(f"{run.folder} {reason}; use --split test")
     return dataset.train, positions

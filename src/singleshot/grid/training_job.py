@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from singleshot.common.environment import HARDWARE, describe_environment
 from singleshot.common.files import FolderNotUsableError, exclusive
-from singleshot.common.splits import split_training
 from singleshot.data import Dataset, Images, load_dataset
 from singleshot.data.augmentation import Normalization
 from singleshot.grid.job import Job, Rescaled, Result, hash_key
@@ -27,6 +26,7 @@ from singleshot.training.inference import evaluation_mode, image_batches, logits
 from singleshot.training.recipe import RENAMED, Recipe
 from singleshot.training.recipe_file import checked_values
 from singleshot.training.run import Record, Run
+from singleshot.training.schedule import trained_and_held_out
 from singleshot.training.trainer import train
 
 MEASURED_PASSES = 5
@@ -80,7 +80,7 @@ class TrainingJob(Job):
 
     def check_result(self, result: Result) -> None:
         """Require the validation split of runs that hold images out, and temperature scaling."""
-        expected = {"test", "validation"} if self.recipe.validation else {"test"}
+        expected = {"test", "validation"} if self.recipe.holds_out else {"test"}
         if set(result.splits) != expected:
             raise ValueError(f"its splits are {', '.join(result.splits)}, not {', '.join(sorted(expected))}")
         if result.rescaled is None:
@@ -137,9 +137,7 @@ def measure(job: TrainingJob, run: Run, dataset: Dataset) -> Result:
     recipe = run.recipe
     device = select_device(recipe.device)
     model, normalization = run.load_model().to(device), run.normalization(device)
-    trained, held_out = split_training(
-        dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
-    )
+    trained, held_out = trained_and_held_out(recipe, dataset.train.labels)
     test_logits, test_labels = logits_of(model, dataset.test, torch.arange(len(dataset.test)), normalization)
     splits = {"test": _calibration(test_logits, test_labels)}
     fitted_on = "validation" if len(held_out) else "train"

@@ -74,10 +74,10 @@ def evaluate(
 ) -> Calibration | None:
     """Return the calibration over these images, each process taking its share; None if a process must stop."""
     calibration = Calibration(bins=20)
-    for batch in shared_batches(model, images, positions, normalization, processes):
-        if processes.any(should_stop()):
+    for batch in shared_batches(model, images, positions, normalization, processes, should_stop=should_stop):
+        if batch is None:
             return None
-        if batch is not None:
+        if len(batch[1]):
             calibration.update(logits=batch[0], labels=batch[1])
     if processes.count == 1:
         return calibration
@@ -86,17 +86,27 @@ def evaluate(
 
 
 def shared_batches(
-    model: nn.Module, images: Images, positions: Tensor, normalization: Normalization, processes: Processes
+    model: nn.Module,
+    images: Images,
+    positions: Tensor,
+    normalization: Normalization,
+    processes: Processes,
+    *,
+    should_stop: Callable[[], bool],
 ) -> Iterator[tuple[Tensor, Tensor] | None]:
-    """Yield logits and labels of this process's share of the images, equally often in all processes.
+    """Yield logits and labels of this process's share of the images, and None if a process must stop.
 
-    A process whose share has ended yields None.
+    All processes yield equally often; one whose share has ended yields no rows.
     """
     for buffer in model.buffers():  # the statistics of batch norm differ between processes
         processes.broadcast(buffer)
     batches = logit_batches(model, images, positions[processes.rank :: processes.count], normalization)
+    no_rows = torch.empty(0, 0), torch.empty(0, dtype=torch.long)
     for _ in range(0, math.ceil(len(positions) / processes.count), BATCH):
-        yield next(batches, None)
+        if processes.any(should_stop()):
+            yield None
+            return
+        yield next(batches, no_rows)
 
 
 @dataclass(frozen=True)

@@ -193,11 +193,17 @@ class TrainingLoop:
         assert self.strength is not None
         logits = [torch.empty(0, len(self.run.info.class_names), device=self.processes.device)]
         labels = [torch.empty(0, dtype=torch.long, device=self.processes.device)]
-        images, model = self.dataset.train, self.stepper.model
-        for batch in shared_batches(model, images, self.held_out, self.normalization, self.processes):
-            if self.processes.any(self.interrupts.received is not None):
+        for batch in shared_batches(
+            self.stepper.model,
+            self.dataset.train,
+            self.held_out,
+            self.normalization,
+            self.processes,
+            should_stop=lambda: self.interrupts.received is not None,
+        ):
+            if batch is None:
                 self._stop()
-            if batch is not None:
+            elif len(batch[1]):
                 logits.append(batch[0])
                 labels.append(batch[1])
         with lost_process_errors():

@@ -140,8 +140,11 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
         ("strength", not recipe.is_tuned or recipe.loss in TUNED, f"be a number for {recipe.loss}, not auto"),
         ("strength", recipe.is_tuned or _is_positive(recipe.strength), "be auto, or finite and above 0"),
         ("strength", recipe.is_tuned or uses_alpha or recipe.strength == 1, f"be auto or 1 for {recipe.loss}"),
-        ("give_back", recipe.give_back is None or recipe.is_tuned, "be null without `strength: auto`"),
-        ("give_back", 0 <= (recipe.give_back or 0) < recipe.share, "be at least 0 and less than last_share"),
+        (
+            "give_back",
+            recipe.give_back is None or (recipe.is_tuned and 0 <= recipe.give_back < recipe.share),
+            "be null without `strength: auto`, and with it at least 0 and less than last_share",
+        ),
         ("alpha", recipe.alpha == "example" or uses_alpha, f"be example for {recipe.loss}, which has no alpha"),
         # Stochastic depth splits a compiled network into graphs whose batch norms torch cannot run twice per backward.
         (

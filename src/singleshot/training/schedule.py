@@ -9,12 +9,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from singleshot.common.splits import split_training
 from singleshot.data import Images
 from singleshot.data.augmentation import Normalization, Shifts, shift_and_mirror
 from singleshot.training.distributed import Processes
 from singleshot.training.recipe import Recipe
 
 UPDATES_PER_EPOCH = 4  # of a strength that is tuned
+MIN_STEPS_BETWEEN_UPDATES = 16  # a network needs some steps to respond
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Schedule:
         """Whether the strength is tuned after this many steps: several times per epoch, until images are given back."""
         if not (self.recipe.is_tuned and self.first_loss_step < step <= self.give_back_step):
             return False
-        interval = max(1, self.steps_per_epoch // UPDATES_PER_EPOCH)
+        interval = max(MIN_STEPS_BETWEEN_UPDATES, self.steps_per_epoch // UPDATES_PER_EPOCH)
         return (step - self.first_loss_step) % interval == 0 or step == self.give_back_step
 
     def learning_rate(self, step: int) -> float:
@@ -69,6 +71,14 @@ class Schedule:
     def is_evaluated(self, epoch: int) -> bool:
         """Whether held-out images are evaluated after this epoch, counted from 1."""
         return epoch % self.recipe.evaluate_every == 0 or epoch == self.recipe.epochs
+
+
+def trained_and_held_out(recipe: Recipe, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the positions of the images that a run trains on, and of those that it never trains on."""
+    trained, held_out = split_training(labels, validation=recipe.validation, train_images=recipe.train_images)
+    if recipe.give_back:
+        return torch.cat([trained, held_out]).sort().values, held_out[:0]
+    return trained, held_out
 
 
 def derived_seed(seed: int, purpose: str, *numbers: int) -> int:

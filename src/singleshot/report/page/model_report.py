@@ -160,10 +160,13 @@ def command_line(command: str, *arguments: Path | str, **options: Any) -> str:
 def training_curve(log: Path) -> list[dict[str, Any]] | None:
     """Return the logged metrics of each epoch; None if there are none."""
     epochs = []
+    strength = None
     for record in read_records(log):
+        if record.get("kind") == "strength":
+            strength = _number(record.get("strength"))
         if record.get("kind") == "epoch" and _number(record.get("epoch")) is not None:
             split = next((name for name in ("validation", "test") if isinstance(record.get(name), dict)), None)
-            values = {"loss": record.get("loss"), "train_accuracy": record.get("train_accuracy")}
+            values = {"loss": record.get("loss"), "train_accuracy": record.get("train_accuracy"), "strength": strength}
             values |= {name: record[split].get(name) if split else None for name in ("accuracy", "ece", "nll")}
             numbers = {name: _number(value) for name, value in values.items()}
             epochs.append({"epoch": record["epoch"], **numbers, "split": split})

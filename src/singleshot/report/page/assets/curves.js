@@ -149,6 +149,7 @@ function trainingCharts(rows) {
     { title: "Accuracy", lines: [{ key: "train_accuracy", ...trained }, { key: "accuracy", ...held }] },
     { title: "ECE", lines: [{ key: "ece", ...held }] },
     { title: "NLL", lines: [{ key: "nll", ...held }] },
+    { title: "Strength of the loss", lines: [{ key: "strength", name: "tuned on held-out images", index: 0 }] },
   ];
   const isRecorded = ({ key }) => rows.some((row) => isNumber(row[key]));
   return charts.map(({ title, lines }) => ({ title, lines: lines.filter(isRecorded) }))
