@@ -326,7 +326,7 @@ def test_losses_of_some_gradient_passes_have_the_gradient_of_their_mean() -> Non
         for loss, of_one_pass in expected.items():
             torch.manual_seed(2)
             logits = loop(model, x, samples=4)
-            mean = torch.stack([of_one_pass(one) for one in logits[:carrying]]).mean()
+            mean = torch.stack([of_one_pass(one) for one in logits[:carrying]]).mean()  # type: ignore[no-untyped-call]
             wanted = torch.autograd.grad(mean, list(model.parameters()))
             for memory in ("normal", "low"):
                 torch.manual_seed(2)
