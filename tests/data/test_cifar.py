@@ -187,3 +187,10 @@ def test_array_pickled_by_python_2(tmp_path: Path) -> None:
     (tmp_path / "train").write_bytes(data)
     content = _unpickle(tmp_path / "train", f"md5:{hashlib.md5(data).hexdigest()}")
     np.testing.assert_array_equal(content[b"data"], array)
+
+
+def test_a_pickle_that_names_a_function_is_refused_whatever_its_checksum(tmp_path: Path) -> None:
+    data = pickle.dumps(Bomb())
+    (tmp_path / "train").write_bytes(data)
+    with pytest.raises(pickle.UnpicklingError, match="not allowed"):
+        _unpickle(tmp_path / "train", f"md5:{hashlib.md5(data).hexdigest()}")
