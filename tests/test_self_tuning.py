@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import singleshot as ss
@@ -134,6 +136,50 @@ def test_extreme_networks_move_the_strength_by_one_factor_of_e() -> None:
     stronger.update(logits=right, labels=(labels + 1) % 3)  # all wrong: none is high enough
     assert float(weaker) == pytest.approx(math.exp(-1), rel=1e-3)
     assert float(stronger) == pytest.approx(math.e, rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["vwci", "label_smoothing"])
+@pytest.mark.parametrize("start", ["overconfident", "underconfident"])
+def test_training_on_digits_ends_calibrated(loss: str, start: str) -> None:
+    """A network that has memorised its images, or was trained with too strong a pull, is calibrated in 40 epochs."""
+    torch.manual_seed(0)
+    digits = load_digits()
+    images, labels = torch.tensor(digits.data / 16).float(), torch.tensor(digits.target)
+    images += 0.4 * torch.randn(images.shape)
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.3), nn.Linear(128, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    strength = ss.SelfTunedStrength(loss)
+
+    def temperature(tuned: ss.SelfTunedStrength, part: slice) -> float:
+        model.eval()
+        with torch.no_grad():
+            return tuned.update(logits=model(images[part]), labels=labels[part])
+
+    def train(epochs: int, loss_of: Callable[[Tensor, Tensor], Tensor], *, tune: bool) -> None:
+        for _ in range(epochs):
+            model.train()
+            for batch in torch.split(torch.randperm(600), 50):
+                optimizer.zero_grad()
+                loss_of(images[batch], labels[batch]).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            if tune:
+                temperature(strength, slice(600, 900))
+
+    def tuned_loss(x: Tensor, y: Tensor) -> Tensor:
+        if loss == "vwci":
+            return ss.vwci_loss(ss.sample(model, x, gradient_passes=1), y, strength=strength)
+        return ss.label_smoothing_loss(model(x), y, label_smoothing=strength)
+
+    smoothing = 0.0 if start == "overconfident" else 0.6
+    train(30, lambda x, y: ss.label_smoothing_loss(model(x), y, label_smoothing=smoothing), tune=False)
+    before = ss.SelfTunedStrength(loss)
+    found = temperature(before, slice(600, 900))
+    assert found > 1.4 if start == "overconfident" else found < 0.7
+    assert not before.is_calibrated
+
+    train(40, tuned_loss, tune=True)
+    assert strength.is_calibrated
+    assert temperature(ss.SelfTunedStrength(loss), slice(900, None)) == pytest.approx(1, abs=0.15)
 
 
 def test_invalid_examples_raise_and_change_nothing() -> None:

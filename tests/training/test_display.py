@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 
 from singleshot.metrics import Calibration
+from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training import display
 from singleshot.training.display import Display, EpochEvaluation
 from singleshot.training.recipe import Recipe
@@ -152,3 +153,26 @@ def test_the_epoch_is_that_of_the_last_step(clock: list[float]) -> None:
         shown.on_start(SCHEDULE, 0)
         steps(shown, clock, step, step, seconds=60, alpha=None)
         assert written_to(console).startswith(f"epoch {epoch}/300, step {step}: ")
+
+
+def test_the_outcome_of_tuning_is_printed_once() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    schedule = Schedule(Recipe(loss="vwci", strength="auto", epochs=10, batch_size=10).resolved(), 100)
+    shown = Display(console)
+    shown.on_start(schedule, 0)
+    strength = SelfTunedStrength("vwci")
+    calibrated = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]] * 5), torch.tensor([0, 1, 1, 1] * 5)
+    strength.update(logits=calibrated[0], labels=calibrated[1])
+    shown.on_strength(60, strength)
+    assert "tuned" not in written_to(console)
+    shown.on_strength(80, strength)
+    assert "which is 1 within chance; from here on they are trained on as well" in written_to(console)
+    strength.update(logits=20 * calibrated[0], labels=calibrated[1])
+    shown.on_strength(80, strength)
+    assert f"need temperature {strength.temperature:.2f}, which differs from 1 by more than chance" in written_to(
+        console
+    )
+    assert "singleshot export RUN --temperature" in written_to(console)
+    shown.on_evaluation(evaluation(9))
+    assert f"strength {float(strength):.3g}" in written_to(console)
+    shown.on_end()

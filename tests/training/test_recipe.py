@@ -25,6 +25,10 @@ BAD: dict[str, list[Any]] = {
     "focus": [-1e-9, INFINITY, NAN],
     "label_smoothing": [-0.1, 1.1, NAN],
     "last_share": [0.0, 1.1, NAN],
+    "gradient_passes": [0, 6],
+    "strength": [0.0, -1.0, INFINITY, NAN, "strong", None],
+    "give_back": [0.2],  # only with a strength that is tuned
+    "alpha": ["shuffled"],
     "epochs": [0, -1],
     "batch_size": [0, -1],
     "learning_rate": [0.0, -0.1, INFINITY, NAN],
@@ -50,6 +54,9 @@ GOOD: dict[str, list[Any]] = {
     "beta": [0, 1e9],
     "label_smoothing": [0, 1],
     "last_share": [1e-6, 1],
+    "gradient_passes": [None, 1, 5],
+    "strength": [0.1, 2, "auto"],
+    "alpha": ["example", "permuted", "batch_mean"],
     "epochs": [1],
     "batch_size": [1],
     "milestones": [(), (0.5,), (0.1, 0.9)],
@@ -127,3 +134,24 @@ def test_digits_are_not_mirrored() -> None:
     for dataset, mirror in [("digits", False), ("mnist", False), ("fashion_mnist", True)]:
         for name in get_args(PresetName):
             assert preset(name, model="resnet18", dataset=dataset).mirror is mirror
+
+
+def test_a_tuned_strength_holds_out_images_and_starts_in_the_middle() -> None:
+    recipe = Recipe(strength="auto").resolved()
+    assert (recipe.validation, recipe.last_share, recipe.give_back) == (0.1, 0.5, 0.2)
+    assert not recipe.holds_out
+    chosen = Recipe(strength="auto", validation=0.3, last_share=1.0, give_back=0.0).resolved()
+    assert (chosen.validation, chosen.last_share, chosen.give_back) == (0.3, 1.0, 0.0)
+    assert chosen.holds_out
+    for options, field in (
+        ({"loss": "cross_entropy"}, "strength"),
+        ({"loss": "entropy_ci"}, "strength"),
+        ({"give_back": 0.5}, "give_back"),
+        ({"give_back": NAN}, "give_back"),
+    ):
+        with pytest.raises(ValueError, match=f"^{field} must"):
+            replace(Recipe(strength="auto"), **options).resolved()
+    with pytest.raises(ValueError, match=r"^strength must be auto or 1 for label_smoothing"):
+        Recipe(loss="label_smoothing", strength=2.0).resolved()
+    with pytest.raises(ValueError, match=r"^alpha must be example for focal"):
+        Recipe(loss="focal", alpha="permuted").resolved()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 
-from singleshot.training.recipe import LossName, MeasureName, MemoryName, PrecisionName, Recipe
+from singleshot.training.recipe import AlphaName, LossName, MeasureName, MemoryName, PrecisionName, Recipe
 from singleshot.training.recipe_file import read_recipe, read_recipe_values, recipe_text
 
 
@@ -127,6 +127,10 @@ recipes = st.builds(
     samples=st.none() | st.integers(),
     measure=exactly(MeasureName),  # type: ignore[arg-type]
     differentiate_alpha=st.booleans(),
+    strength=finite | st.just("auto"),
+    gradient_passes=st.none() | st.integers(),
+    give_back=st.none() | finite,
+    alpha=exactly(AlphaName),  # type: ignore[arg-type]
     beta=finite,
     last_share=finite,
     start_from=st.none() | text,
@@ -157,6 +161,15 @@ def test_run_recipe_needs_every_field(path: Path) -> None:
     path.write_text(yaml.safe_dump(plain))
     with pytest.raises(ValueError, match="is not the complete recipe of a run: it lacks focus, seed"):
         read_recipe(path)
+
+
+def test_a_recipe_of_the_first_version_has_the_settings_it_was_trained_with(path: Path) -> None:
+    plain = yaml.safe_load(recipe_text(Recipe(epochs=7)))
+    for name in ("gradient_passes", "strength", "give_back", "alpha"):
+        del plain[name]
+    path.write_text(yaml.safe_dump(plain))
+    recipe = read_recipe(path)
+    assert (recipe.gradient_passes, recipe.strength, recipe.give_back, recipe.alpha) == (None, 1.0, None, "example")
 
 
 def test_duplicate_keys_are_refused(path: Path) -> None:

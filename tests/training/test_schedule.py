@@ -171,3 +171,37 @@ def test_each_seed_has_its_own_order_and_each_step_its_own_augmentation() -> Non
 def test_a_set_smaller_than_a_batch_is_one_batch_each_epoch() -> None:
     found = batches(replace(RECIPE, batch_size=64), positions=torch.arange(5))
     assert [sorted(found.at(step)[1].tolist()) for step in range(4)] == [[0, 1, 2, 3, 4]] * 4
+
+
+TUNED = replace(RECIPE, loss="vwci", strength="auto", epochs=20, last_share=0.6, give_back=0.25)
+
+
+def test_held_out_images_are_trained_on_in_the_last_share_only() -> None:
+    positions = torch.arange(0, COUNT, 2)
+    found = batches(recipe=TUNED, positions=positions)
+    schedule = found.schedule
+    assert schedule.steps == 20 * (25 // 8)
+    assert schedule.give_back_step == schedule.steps - schedule.steps // 4
+    images = [set(found.at(step)[1].tolist()) for step in range(schedule.steps)]
+    assert set.union(*images[: schedule.give_back_step]) == set(positions.tolist())
+    after = images[schedule.give_back_step :]
+    per_epoch = COUNT // 8
+    assert all(len(one) == 8 for one in after)
+    assert len(set.union(*after[:per_epoch])) == 8 * per_epoch  # each image once per epoch of all images
+    assert set.union(*after) == set(range(COUNT))
+    again = batches(recipe=TUNED, positions=positions)
+    assert set(again.at(schedule.steps - 1)[1].tolist()) == images[-1]  # of the step alone
+
+
+def test_a_strength_is_tuned_several_times_per_epoch_until_images_are_given_back() -> None:
+    schedule = Schedule(replace(TUNED, batch_size=1), 400)
+    tuned = [step for step in range(schedule.steps + 1) if schedule.is_tuned_at(step)]
+    first = schedule.first_loss_step
+    assert tuned[:3] == [first + 100, first + 200, first + 300]
+    assert tuned[-1] == schedule.give_back_step
+    few = Schedule(TUNED, 40)  # five steps per epoch
+    tuned = [step for step in range(few.steps + 1) if few.is_tuned_at(step)]
+    assert tuned == [40 + 16, 40 + 32, 75]
+    kept = Schedule(replace(TUNED, give_back=0.0), 40)
+    assert kept.is_tuned_at(kept.steps)
+    assert not any(Schedule(RECIPE, 400).is_tuned_at(step) for step in range(200))

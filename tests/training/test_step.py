@@ -16,7 +16,7 @@ from singleshot.common import checks
 from singleshot.models import SmallCNN, create_model
 from singleshot.training import step
 from singleshot.training.distributed import Processes
-from singleshot.training.recipe import MemoryName, Recipe
+from singleshot.training.recipe import AlphaName, MemoryName, Recipe
 from singleshot.training.step import CROSS_ENTROPY, DivergedError, Stepper, StochasticPasses, loss_and_alpha
 
 
@@ -252,3 +252,30 @@ def test_passes_of_a_network_are_float32_and_reach_its_weights(memory: MemoryNam
         assert all(bool(gradient.isfinite().all()) for gradient in gradients)
         assert any(bool(gradient.any()) for gradient in gradients)
         assert passes == 1 or not torch.equal(logits[0], logits[1])  # dropout is on
+
+
+def test_ablations_of_alpha_keep_its_mean() -> None:
+    logits = torch.randn(4, 32, 5, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(32) % 5
+    expected = ss.normalized_variance(logits)
+    recipes = {name: Recipe(loss="vwci", samples=4, alpha=name).resolved() for name in get_args(AlphaName)}
+    alphas = {name: loss_and_alpha(logits, labels, recipe)[1] for name, recipe in recipes.items()}
+    torch.testing.assert_close(alphas["example"], expected)
+    torch.testing.assert_close(alphas["batch_mean"], expected.mean().expand(32))
+    permuted = alphas["permuted"]
+    assert permuted is not None
+    assert not torch.equal(permuted, expected)
+    torch.testing.assert_close(permuted.sort().values, expected.sort().values)
+
+
+def test_a_strength_replaces_that_of_the_recipe() -> None:
+    logits, labels = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 4
+    expected = {
+        "vwci": ss.vwci_loss(logits, labels, strength=0.3),
+        "label_smoothing": ss.label_smoothing_loss(logits, labels, label_smoothing=0.3),
+        "ci": ss.ci_loss(logits, labels, beta=0.3),
+        "focal": ss.focal_loss(logits, labels, gamma=0.3),
+    }
+    for loss, value in expected.items():
+        recipe = Recipe(loss=loss, samples=3, strength="auto").resolved()  # type: ignore[arg-type]
+        assert torch.equal(loss_and_alpha(logits, labels, recipe, strength=0.3)[0], value), loss

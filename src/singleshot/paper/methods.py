@@ -37,6 +37,9 @@ class Method:
     starts_from: str | None = None  # the method that provides the initial weights
 
 
+_CE = {"loss": "cross_entropy"}
+
+
 def _smoothing(epsilon: float, **changes: Any) -> dict[str, Any]:
     return {"loss": "label_smoothing", "label_smoothing": epsilon, **changes}
 
@@ -46,9 +49,12 @@ def _vwci(measure: str = "bhattacharyya", samples: int = 5) -> dict[str, Any]:
     return {"loss": "vwci", "samples": samples, "measure": measure}
 
 
+_ONE_GRADIENT = {"gradient_passes": 1}
+_AUTO = {"strength": "auto", "validation": 0.1, "last_share": 0.5, "give_back": 0.2}
+_AUTO_KEPT = {**_AUTO, "give_back": 0.0}
 _ON_90 = {"validation": 0.1}
 METHODS = {
-    "baseline": Method("Baseline", {"loss": "cross_entropy"}),
+    "baseline": Method("Baseline", _CE),
     **{f"ci_{beta:g}": Method(f"CI, β = {beta:g}", {"loss": "ci", "beta": beta}) for beta in BETAS},
     "vwci": Method("VWCI", _vwci()),
     "vwci_star": Method("VWCI*", _vwci(), starts_from="baseline"),
@@ -61,6 +67,17 @@ METHODS = {
     },
     "held_out_baseline": Method("Baseline, on 90 %", {"loss": "cross_entropy", **_ON_90}),
     **{f"vwci_{measure}": Method(f"VWCI, {title}", _vwci(measure)) for measure, title in OTHER_MEASURES.items()},
+    "passes_one_gradient": Method("Cross-entropy, T = 5, one with gradients", {"samples": 5, **_CE, **_ONE_GRADIENT}),
+    "vwci_one_gradient": Method("VWCI, one pass with gradients", {**_vwci(), **_ONE_GRADIENT}),
+    "vwci_total_variation_one_gradient": Method(
+        "VWCI, total variation, one pass with gradients", {**_vwci("total_variation"), **_ONE_GRADIENT}
+    ),
+    "vwci_permuted": Method("VWCI, α permuted in the batch", {**_vwci(), "alpha": "permuted"}),
+    "vwci_batch_mean": Method("VWCI, mean α of the batch", {**_vwci(), "alpha": "batch_mean"}),
+    "auto_smoothing": Method("Label smoothing, self-tuned", _smoothing(0.1, **_AUTO)),
+    "auto_smoothing_kept": Method("Label smoothing, self-tuned, on 90 %", _smoothing(0.1, **_AUTO_KEPT)),
+    "auto_vwci": Method("VWCI, self-tuned", {**_vwci(), **_ONE_GRADIENT, **_AUTO}),
+    "auto_vwci_kept": Method("VWCI, self-tuned, on 90 %", {**_vwci(), **_ONE_GRADIENT, **_AUTO_KEPT}),
     **{f"vwci_T{passes}": Method(f"VWCI, T = {passes}", _vwci(samples=passes)) for passes in PASSES},
 }
 

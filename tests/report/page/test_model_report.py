@@ -48,6 +48,8 @@ def test_a_log_with_other_values_still_gives_a_training_curve(tmp_path: Path) ->
     records = [
         {"kind": "step", "step": 1, "loss": 2.0},
         {"kind": "epoch", "step": 2, "epoch": "one"},
+        {"kind": "strength", "step": 2, "strength": 0.5, "temperature": 1.5},
+        {"kind": "strength", "step": 3, "strength": 0.75, "temperature": 1.25},
         {
             "kind": "epoch",
             "step": 3,
@@ -60,4 +62,4 @@ def test_a_log_with_other_values_still_gives_a_training_curve(tmp_path: Path) ->
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
     (epoch,) = training_curve(tmp_path / "metrics.jsonl") or []
     missing = dict.fromkeys(("loss", "train_accuracy", "accuracy", "nll"))
-    assert epoch == {**missing, "epoch": 1, "ece": 0.25, "split": "test"}
+    assert epoch == {**missing, "epoch": 1, "ece": 0.25, "split": "test", "strength": 0.75}
