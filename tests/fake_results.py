@@ -30,7 +30,7 @@ def fake_result(
 
     Where the recipe holds images out, the same logits stand for those; the temperature is always `TEMPERATURE`.
     """
-    held_out = job.recipe.validation > 0
+    held_out = job.recipe.holds_out
     variance = None
     if passes is not None:
         variance = VarianceHistogram(bins=20)
@@ -110,7 +110,7 @@ def fake(
     """A run of a method; by default each pass takes 10 s of processor time, plus the seed."""
     confidence, right = drawn(method, seed)
     job = job_of(base, method, seed)
-    held_out = job.recipe.validation > 0
+    held_out = job.recipe.holds_out
     splits = {"test": forty(confidence, right)}
     if held_out:
         splits["validation"] = forty(0.999, 40) if best_validation else forty(*drawn(f"{method} validation", seed))

@@ -12,10 +12,11 @@ from singleshot.common.environment import describe_environment
 from singleshot.common.splits import split_training
 from singleshot.data import load_dataset
 from singleshot.evaluation.loaded_run import LoadedRun
+from singleshot.evaluation.shift import SHIFTS, STRENGTHS
 from singleshot.grid import training_job
 from singleshot.grid.job import FORMAT, Result
 from singleshot.grid.training_job import MEASURED_PASSES, TrainingJob
-from singleshot.metrics import Calibration, VarianceHistogram
+from singleshot.metrics import Calibration, VarianceHistogram, risk_coverage
 from singleshot.paper.methods import METHODS, base_recipe, job_of
 from singleshot.posthoc import TemperatureScaling
 from singleshot.sampling import sample
@@ -46,7 +47,8 @@ CHANGED: dict[str, Any] = {
     "model": "resnet34", "width": 0.3, "noise": 0.4, "loss": "focal", "samples": 7, "measure": "hellinger",
     "differentiate_alpha": True, "beta": 0.7, "gamma": 0.7, "label_smoothing": 0.7, "focus": 0.7, "last_share": 0.7,
     "epochs": 7, "batch_size": 7, "learning_rate": 0.7, "milestones": (0.7,), "decay": 0.7, "momentum": 0.7,
-    "weight_decay": 0.7, "clip_gradient": 0.7, "seed": 7, "precision": "bfloat16", "evaluate_every": 7,
+    "weight_decay": 0.7, "clip_gradient": 0.7, "seed": 7, "precision": "bfloat16", "evaluate_every": 7, "track": True,
+    "gradient_passes": 1, "strength": 0.7, "give_back": 0.1, "alpha": "permuted",
 }  # fmt: skip
 NOT_IN_KEY: dict[str, Any] = {
     "device": "cpu",
@@ -132,6 +134,26 @@ def test_results_agree_with_a_direct_evaluation(tmp_path: Path) -> None:
             logits = sample(model, normalization(images), samples=MEASURED_PASSES, seed=number)
         passes.update(logits=logits, labels=labels)
     assert result.variance.to_dict() == passes.to_dict()
+
+
+def test_a_tracked_job_has_a_curve_and_details(tmp_path: Path) -> None:
+    job = job_of(replace(TINY, track=True, evaluate_every=1), "auto_vwci", seed=3)
+    result = job.execute(tmp_path)
+    assert result.curve is not None
+    assert [point["epoch"] for point in result.curve] == list(range(1, job.recipe.epochs + 1))
+    assert all({"train", "unused"} <= set(point) for point in result.curve)
+    assert set(result.splits) == {"test"}  # the held-out images were trained on in the end
+    assert result.details is not None
+    examples = LoadedRun.open(tmp_path / job.key).evaluate(replicates=0).examples
+    assert examples is not None
+    assert result.details["aurc"] == pytest.approx(risk_coverage(examples).aurc)
+    assert set(result.details["shift"]) == set(SHIFTS)
+    assert all(len(strengths) == STRENGTHS for strengths in result.details["shift"].values())
+    for part in ("test", "train"):
+        found = result.details["errors"][part]
+        assert all(found[name] is None or 0 <= found[name] <= 1 for name in ("alpha", "confidence"))
+    again = Result.from_dict(json.loads(json.dumps(result.to_dict())), TrainingJob, "here")
+    assert (again.curve, again.details) == (result.curve, result.details)
 
 
 def test_the_same_job_gives_the_same_result_everywhere(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.training import Recipe, Run, preset, train
 from singleshot.training.checkpoint import STATE
 from singleshot.training.display import Callback
+from singleshot.training.inference import logits_of
+from singleshot.training.schedule import trained_and_held_out, unused_positions
 from singleshot.training.step import StepResult
 
 RUN = [*TINY, "--loss", "vwci", "--samples", "3", "--epochs", "6", "--seed", "3"]
@@ -273,3 +275,26 @@ def test_a_recipe_of_another_type_is_refused(tmp_path: Path) -> None:
     settings: Any = {"epochs": 1}
     with pytest.raises(TypeError, match="recipe must be a Recipe, got dict"):
         train(settings, tmp_path)
+
+
+def test_a_tracked_run_evaluates_training_images_and_images_that_no_run_uses(tmp_path: Path) -> None:
+    recipe = quick(epochs=4, evaluate_every=2, train_images=60, validation=0.0, track=True)
+    run = train(recipe, tmp_path / "run")
+    evaluated = [record for record in run.records() if record["kind"] == "epoch" and "train" in record]
+    assert [record["epoch"] for record in evaluated] == [2, 4]
+    assert all("test" not in record for record in evaluated)
+    dataset = load_dataset("digits", image_size=16)
+    trained, _ = trained_and_held_out(run.recipe, dataset.train.labels)
+    unused = unused_positions(run.recipe, dataset.train.labels)
+    assert sorted([*trained.tolist(), *unused.tolist()]) == list(range(len(dataset.train)))
+    for split, positions in (("train", trained), ("unused", unused)):
+        logits, labels = logits_of(run.load_model(), dataset.train, positions, run.normalization())
+        accuracy = float((logits.argmax(1) == labels).double().mean())
+        assert evaluated[-1][split]["accuracy"] == pytest.approx(accuracy)
+    plain = train(replace(recipe, track=False), tmp_path / "plain")
+    assert_same_weights(run.folder, plain.folder)
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    expected, found = tensors_of(one), tensors_of(other)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from singleshot.paper.experiments import PaperGrid
     from singleshot.paper.output import Output
 
-Experiment = Literal["table1", "table2", "table3", "tableA", "tableB", "fig1", "fig2", "fig4", "fig5", "all", "status"]
+Experiment = Literal[
+    "table1", "table2", "table3", "tableA", "tableB", "fig1", "fig2", "fig4", "fig5", "evidence", "all", "status"
+]
 TableFormat = Literal["text", "markdown", "latex", "csv"]
 
 
@@ -26,6 +28,7 @@ def reproduce(  # noqa: PLR0917
     experiment: Positional[Experiment],
     dataset: str | None = None,
     model: UseAppendAction[tuple[str, ...]] = (),
+    regime: UseAppendAction[tuple[str, ...]] = (),
     seeds: int = 3,
     scale: Literal["paper", "small"] = "small",
     output: Path = Path("reproduce"),
@@ -39,6 +42,9 @@ def reproduce(  # noqa: PLR0917
 ) -> None:
     """Measure a table or a figure of the paper, or all of them, with additional methods.
 
+    "evidence" compares the methods on networks that are trained until they have memorised their images, in several
+    regimes. It is not part of "all".
+
     Every run is named after its recipe: a finished run is never repeated, and repeating the command resumes an
     interrupted grid. Results are JSON files in OUTPUT/results, runs with their weights are in OUTPUT/runs, tables in
     OUTPUT/tables and figures in OUTPUT/figures; OUTPUT/report.html shows the methods of the first network. "status"
@@ -49,11 +55,12 @@ def reproduce(  # noqa: PLR0917
     Many machines: singleshot reproduce all --scale paper --engine dask --scheduler tcp://HOST:8786
 
     Args:
-        experiment: what to measure; "all" for everything, "status" to show the progress.
+        experiment: what to measure; "all" for the whole paper, "status" to show the progress.
         dataset: a name listed by `singleshot data list`, or a folder; by default tiny_imagenet for tableA and cifar100
             for the others, and the data sets of the paper at its scale.
         model: a network; repeat the flag for several. By default resnet18 and vgg16, and those of the paper at its
             scale.
+        regime: data and network of "evidence", such as hard-resnet18; repeat the flag for several. By default all.
         seeds: runs of each method.
         scale: "small" takes hours on two cores, minutes for digits; "paper" takes days on GPUs.
         output: folder for results, runs, tables and figures.
@@ -71,13 +78,17 @@ def reproduce(  # noqa: PLR0917
         raise ValueError("--engine dask and --scheduler tcp://HOST:PORT go together: give both, or neither")
     from singleshot.cli.grid_display import output_folder, raise_failures, run_and_show, show_plan, show_status
     from singleshot.common.environment import usable_cores
-    from singleshot.paper.experiments import EXPERIMENTS, GridRequest
+    from singleshot.paper.experiments import PAPER, GridRequest
     from singleshot.training.run import Run
 
     if experiment == "status":
         show_status(output, as_json=as_json)
         return
-    request = GridRequest(tuple(EXPERIMENTS) if experiment == "all" else (experiment,), dataset, model, seeds, scale)
+    if experiment != "evidence" and regime:
+        raise ValueError("--regime belongs to the experiment evidence")
+    if experiment == "evidence" and (dataset or model):
+        raise ValueError("evidence takes --regime instead of --dataset and --model")
+    request = GridRequest(PAPER if experiment == "all" else (experiment,), dataset, model, seeds, scale, regime)
     jobs = jobs or (usable_cores() if engine == "local" else 1)
     if dry_run:
         show_plan(request, output, jobs=jobs, data_root=data_root, as_json=as_json)

@@ -98,6 +98,8 @@ class Result:
     rescaled: Rescaled | None = None
     variance: VarianceHistogram | None = None  # of stochastic passes over the test images; None: no noise
     measured_in: dict[str, Any] | None = None  # environment of the evaluation, if its versions differ
+    curve: list[dict[str, Any]] | None = None  # metrics after several epochs, of a run that is tracked
+    details: dict[str, Any] | None = None  # AURC, ranking of errors and calibration under shift, of such a run
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds < math.inf:
@@ -140,6 +142,7 @@ class Result:
             "rescaled": rescaled,
             "variance": None if self.variance is None else self.variance.to_dict(),
             "measured_in": self.measured_in,
+            **({} if self.curve is None else {"curve": self.curve, "details": self.details}),
         }
 
     @classmethod

@@ -24,7 +24,17 @@ from singleshot.training.schedule import Schedule
 from singleshot.training.step import Stepper
 
 WARM_UP_STEPS, TIMED_STEPS = 2, 5
-COST_FIELDS = ("dataset", "image_size", "model", "width", "noise", "batch_size", "precision", "passes")
+COST_FIELDS = (
+    "dataset",
+    "image_size",
+    "model",
+    "width",
+    "noise",
+    "batch_size",
+    "precision",
+    "passes",
+    "gradient_passes",
+)
 """What the cost of a step depends on: not the loss, but the number of passes."""
 
 State = Literal["done", "running", "stopped", "waiting"]

@@ -16,6 +16,7 @@ from singleshot.common.environment import HARDWARE, describe_environment
 from singleshot.common.files import FolderNotUsableError, exclusive
 from singleshot.data import Dataset, Images, load_dataset
 from singleshot.data.augmentation import Normalization
+from singleshot.evaluation.details import measure_details
 from singleshot.grid.job import Job, Rescaled, Result, hash_key
 from singleshot.metrics import Calibration, VarianceHistogram
 from singleshot.posthoc import TemperatureScaling
@@ -149,6 +150,9 @@ def measure(job: TrainingJob, run: Run, dataset: Dataset) -> Result:
         scaling = TemperatureScaling.fit(logits, labels)
     rescaled = _calibration(scaling(test_logits), test_labels)
     records = run.records()
+    details = None
+    if recipe.track:
+        details = measure_details(model, dataset, trained, normalization)
     environment = describe_environment()
     return Result(
         job=job,
@@ -161,7 +165,18 @@ def measure(job: TrainingJob, run: Run, dataset: Dataset) -> Result:
         rescaled=Rescaled(fitted_on, scaling.temperature, bool(caught), rescaled),
         variance=None if recipe.noise == 0 else _variance(model, dataset.test, normalization),
         measured_in=None if _versions(environment) == _versions(run.info.environment) else environment,
+        curve=tracked_epochs(records) if recipe.track else None,
+        details=details,
     )
+
+
+def tracked_epochs(records: list[Record]) -> list[dict[str, Any]]:
+    """Return the metrics of every evaluated epoch, by split."""
+    epochs = [record for record in records if record["kind"] == "epoch" and "train" in record]
+    splits = ("train", "unused", "validation", "test")
+    return [
+        {"epoch": record["epoch"], **{split: record[split] for split in splits if split in record}} for record in epochs
+    ]
 
 
 def data_facts(dataset: Dataset) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from singleshot.paper.methods import (
     job_of,
 )
 from singleshot.paper.published import published_rows
+from singleshot.paper.regimes import EVIDENCE, REGIMES
 from singleshot.training.recipe import Recipe
 
 SELECTED_SMOOTHING = "smoothing"
@@ -44,8 +45,11 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "fig2": ("baseline",),
     "fig4": ("baseline", *(f"vwci_T{passes}" for passes in PASSES)),
     "fig5": ("baseline", *CI, "vwci"),
+    "evidence": ("baseline", "held_out_baseline", *(row for row in EVIDENCE[1:] if not row.startswith("ts_"))),
 }
-"""The methods of each table and figure."""
+"""The methods of each table and figure of the paper, and of the evidence in other regimes."""
+PAPER = tuple(name for name in EXPERIMENTS if name != "evidence")
+"""The tables and figures of the paper."""
 REQUEST_FILE = "grid.json"
 _CIFAR, _TINY = "cifar100", "tiny_imagenet"
 _PAPER_FIGURES = {
@@ -107,6 +111,7 @@ class GridRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     models: tuple[str, ...]
     seeds: Annotated[int, msgspec.Meta(ge=1, le=1000)]
     scale: Scale
+    regimes: tuple[str, ...] = ()  # of the evidence; all if empty
 
     def grids(self) -> list[PaperGrid]:
         """Return one grid per data set and set of networks, after checking the names."""
@@ -114,6 +119,10 @@ class GridRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
             check_choice("experiment", experiment, tuple(EXPERIMENTS))
         for model in self.models:
             check_choice("model", model, tuple(list_models()))
+        for regime in self.regimes:
+            check_choice("regime", regime, tuple(REGIMES))
+        if "evidence" in self.experiments:
+            return [PaperGrid(("evidence",), (REGIMES[name],), self.seeds) for name in self.regimes or REGIMES]
         groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for experiment in self.experiments:
             for dataset, models in self._networks(experiment).items():

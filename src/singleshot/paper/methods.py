@@ -67,17 +67,17 @@ METHODS = {
     },
     "held_out_baseline": Method("Baseline, on 90 %", {"loss": "cross_entropy", **_ON_90}),
     **{f"vwci_{measure}": Method(f"VWCI, {title}", _vwci(measure)) for measure, title in OTHER_MEASURES.items()},
-    "passes_one_gradient": Method("Cross-entropy, T = 5, one with gradients", {"samples": 5, **_CE, **_ONE_GRADIENT}),
-    "vwci_one_gradient": Method("VWCI, one pass with gradients", {**_vwci(), **_ONE_GRADIENT}),
+    "passes_one_gradient": Method("Cross-entropy, T = 5, k = 1", {"samples": 5, **_CE, **_ONE_GRADIENT}),
+    "vwci_one_gradient": Method("VWCI, k = 1", {**_vwci(), **_ONE_GRADIENT}),
     "vwci_total_variation_one_gradient": Method(
-        "VWCI, total variation, one pass with gradients", {**_vwci("total_variation"), **_ONE_GRADIENT}
+        "VWCI, total variation, k = 1", {**_vwci("total_variation"), **_ONE_GRADIENT}
     ),
-    "vwci_permuted": Method("VWCI, α permuted in the batch", {**_vwci(), "alpha": "permuted"}),
+    "vwci_permuted": Method("VWCI, α permuted in batch", {**_vwci(), "alpha": "permuted"}),
     "vwci_batch_mean": Method("VWCI, mean α of the batch", {**_vwci(), "alpha": "batch_mean"}),
-    "auto_smoothing": Method("Label smoothing, self-tuned", _smoothing(0.1, **_AUTO)),
-    "auto_smoothing_kept": Method("Label smoothing, self-tuned, on 90 %", _smoothing(0.1, **_AUTO_KEPT)),
-    "auto_vwci": Method("VWCI, self-tuned", {**_vwci(), **_ONE_GRADIENT, **_AUTO}),
-    "auto_vwci_kept": Method("VWCI, self-tuned, on 90 %", {**_vwci(), **_ONE_GRADIENT, **_AUTO_KEPT}),
+    "auto_smoothing": Method("Self-tuned smoothing", _smoothing(0.1, **_AUTO)),
+    "auto_smoothing_kept": Method("Self-tuned smoothing, on 90 %", _smoothing(0.1, **_AUTO_KEPT)),
+    "auto_vwci": Method("Self-tuned VWCI", {**_vwci(), **_ONE_GRADIENT, **_AUTO}),
+    "auto_vwci_kept": Method("Self-tuned VWCI, on 90 %", {**_vwci(), **_ONE_GRADIENT, **_AUTO_KEPT}),
     **{f"vwci_T{passes}": Method(f"VWCI, T = {passes}", _vwci(samples=passes)) for passes in PASSES},
 }
 

@@ -14,6 +14,7 @@ from singleshot.grid.training_job import dataset_name
 from singleshot.paper.experiments import SELECTED_SMOOTHING, PaperGrid, trained_method
 from singleshot.paper.figures import save_figure
 from singleshot.paper.methods import base_recipe, job_of
+from singleshot.paper.regimes import REGIMES
 from singleshot.paper.table_formats import FORMATS
 from singleshot.paper.tables import TABLES, Table, build_table
 from singleshot.report.page import ModelReport, run_report, write_page
@@ -64,6 +65,8 @@ def write_output(grids: Sequence[PaperGrid], store: ResultStore, folder: Path) -
 def _file_name(experiment: str, bases: Sequence[Recipe]) -> str:
     """Return a name that differs for other networks and for another scale."""
     dataset, models = bases[0].dataset, [base.model for base in bases]
+    if experiment == "evidence":
+        return f"evidence-{next(name for name, base in REGIMES.items() if base == bases[0])}"
     is_paper = bases[0] == base_recipe("paper", dataset=dataset, model=models[0])
     return "-".join([experiment, dataset_name(dataset), *models, *(["paper"] if is_paper else [])])
 

@@ -16,6 +16,7 @@ from singleshot.grid.store import ResultStore
 from singleshot.paper.experiments import ADDED, SELECTED_SMOOTHING, PaperGrid, select_smoothing, trained_method
 from singleshot.paper.methods import CI, EPSILONS, METHODS, base_recipe
 from singleshot.paper.published import BETTER, CI_MEAN, CI_ORACLE, METRICS, PublishedRow, rows_beside
+from singleshot.paper.regimes import EVIDENCE
 from singleshot.paper.seed_means import TEMPERATURE_SCALING, Estimate, Runs, sample_deviation
 from singleshot.training.recipe import Recipe
 
@@ -26,6 +27,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "table3": ("baseline", "vwci", "vwci_star"),
     "tableA": _EACH_BETA,
     "tableB": _EACH_BETA,
+    "evidence": EVIDENCE,
 }
 """The rows of each table in the order of the paper; added rows follow."""
 TITLES = {
@@ -90,7 +92,8 @@ class Table:
     def caption(self) -> str:
         """The table, network, data set, scale and number of seeds, and the number of missing runs."""
         seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds (mean ± standard error)"
-        name = f"Table {self.experiment.removeprefix('table')} of the paper"
+        is_of_paper = self.experiment.startswith("table")
+        name = f"Table {self.experiment.removeprefix('table')} of the paper" if is_of_paper else "Evidence"
         missing = f" {self.missing} of {self.runs} runs are missing." if self.missing else ""
         return f"{name}, measured with {self.model} on {self.dataset}: {self.scale}, {seeds}.{missing}"
 
@@ -144,9 +147,10 @@ def build_table(experiment: str, base: Recipe, seeds: int, store: ResultStore) -
     """Return a table of the paper for the data set and network of a base recipe; missing runs leave gaps."""
     check_choice("experiment", experiment, tuple(TABLES))
     runs = Runs(base, check_size("seeds", seeds, least=1), store)
-    paper = rows_beside(experiment.removeprefix("table"), dataset=base.dataset, model=base.model)
+    table = experiment.removeprefix("table")
+    paper = {} if table == "evidence" else rows_beside(table, dataset=base.dataset, model=base.model)
     rows = [_row(runs, method, paper.get(method)) for method in TABLES[experiment]]
-    rows += [_row(runs, method, added=True) for method in ADDED]
+    rows += [_row(runs, method, added=True) for method in ADDED if experiment != "evidence"]
     jobs = PaperGrid((experiment,), (base,), seeds).jobs(store)
     results = [store[job] for job in jobs if job in store]
     return Table(
@@ -225,6 +229,8 @@ def _row_notes(rows: Sequence[Row]) -> Iterator[str]:
         )
     if methods.issuperset(CI):
         yield "β was not selected on held-out images: picking the best row of this table amounts to CI[Oracle]."
+    if "vwci_one_gradient" in methods:
+        yield "k = 1: one of the passes carries the gradients. Self-tuned VWCI has k = 1, too."
     if "vwci_star" in methods:
         yield "VWCI* starts from a trained baseline; its time includes that of the baseline."
     yield from (f"{row.title}: {row.remark}." for row in rows if row.remark)
@@ -256,7 +262,7 @@ def _paper_notes(experiment: str, base: Recipe, rows: Sequence[Row]) -> Iterator
             reason += " (CI and CI[Oracle] follow from its five β)"
         scale = _describe_scale(base_recipe("paper", dataset=base.dataset, model=base.model))
         yield f"Paper: Table {source}{reason}; {scale}; the number of seeds is not stated."
-    else:
+    elif experiment != "evidence":
         yield f"The paper has no numbers for {base.model} on this data set in this table."
     measured = measured_rows(rows)
     unknown = "" if all(row.time for row in measured) else "; a dash if it is not known"

@@ -10,14 +10,15 @@ import threading
 import time
 from dataclasses import asdict, replace
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from singleshot.common.errors import StoppedError
 from singleshot.common.splits import split_training
-from singleshot.data import Dataset
+from singleshot.data import Dataset, Images
+from singleshot.metrics import CalibrationResult
 from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training.checkpoint import Best, Checkpoint, EpochSums, TrainingState
 from singleshot.training.display import Callback, EpochEvaluation
@@ -25,10 +26,11 @@ from singleshot.training.distributed import Processes, ProcessLostError, lost_pr
 from singleshot.training.inference import evaluate, shared_batches
 from singleshot.training.recipe_file import recipe_text
 from singleshot.training.run import Run
-from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed
+from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed, unused_positions
 from singleshot.training.step import DivergedError, Stepper
 
 LOG_INTERVAL = 50  # steps
+MAX_TRACKED = 5000  # images of a part that is tracked
 
 
 class Interrupts:
@@ -203,7 +205,7 @@ class TrainingLoop:
         ):
             if batch is None:
                 self._stop()
-            elif len(batch[1]):
+            if len(batch[1]):
                 logits.append(batch[0])
                 labels.append(batch[1])
         with lost_process_errors():
@@ -217,32 +219,44 @@ class TrainingLoop:
         record: dict[str, Any] = {"epoch": epoch, **means}
         is_best = False
         if self.schedule.is_evaluated(epoch):
-            # Without held-out images, or once they are trained on, the test images are evaluated.
-            is_held_out = len(self.held_out) > 0 and self.state.step <= self.schedule.give_back_step
-            split = "validation" if is_held_out else "test"
-            images = self.dataset.train if is_held_out else self.dataset.test
-            calibration = evaluate(
-                self.stepper.model,
-                images,
-                self.held_out if is_held_out else torch.arange(len(images)),
-                self.normalization,
-                self.processes,
-                should_stop=lambda: self.interrupts.received is not None,
-            )
-            if calibration is None:
-                self._stop()
-                return
-            result, best = calibration.compute(), self.state.best
+            results = {split: self._evaluate(*images) for split, images in self._splits().items()}
+            record |= {split: result.metrics() for split, result in results.items()}
+            split, result = next(iter(results.items()))
+            best = self.state.best
             is_better = math.isfinite(result.nll) and (best is None or result.nll < best.nll)
             is_best = is_better and self.run.recipe.holds_out  # test images select nothing
             if is_best:
                 self.state.best = Best(self.state.step, result.nll)
-            record[split] = result.metrics()
             self.callback.on_evaluation(EpochEvaluation(epoch, means, split, result, is_best))
         self.state.epochs_closed, self.state.sums = epoch, EpochSums()
         self._log("epoch", **record)
         if is_best:
             self._save()
+
+    def _splits(self) -> dict[str, tuple[Images, Tensor]]:
+        """The images to evaluate after an epoch, with their positions; the first split is shown."""
+        train, test = self.dataset.train, self.dataset.test
+        splits = {}
+        if len(self.held_out) and self.state.step <= self.schedule.give_back_step:  # not yet trained on
+            splits["validation"] = train, self.held_out
+        if self.run.recipe.track:
+            unused = unused_positions(self.run.recipe, train.labels)
+            tracked = {"unused": unused[:MAX_TRACKED], "train": self.batches.positions[:MAX_TRACKED]}
+            splits |= {name: (train, positions) for name, positions in tracked.items() if len(positions)}
+        return splits or {"test": (test, torch.arange(len(test)))}
+
+    def _evaluate(self, images: Images, positions: Tensor) -> CalibrationResult:
+        calibration = evaluate(
+            self.stepper.model,
+            images,
+            positions,
+            self.normalization,
+            self.processes,
+            should_stop=lambda: self.interrupts.received is not None,
+        )
+        if calibration is None:
+            self._stop()
+        return calibration.compute()
 
     def _log(self, kind: str, **values: Any) -> None:
         if self.log is not None:
@@ -270,7 +284,7 @@ class TrainingLoop:
         self.run.checkpoints.save(model, optimizer, self.state, recipe_hash=self.run.recipe_hash())
         self._saved = current
 
-    def _stop(self) -> None:
+    def _stop(self) -> NoReturn:
         self._save()
         self.processes.barrier()  # torchrun ends all processes, including the main one, when the first leaves
         received = self.interrupts.received

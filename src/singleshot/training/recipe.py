@@ -23,7 +23,7 @@ PrecisionName = Literal["float32", "bfloat16", "float16"]
 
 RENAMED = {"variance": "measure", "epsilon": "label_smoothing"}
 """Field names of version 0.1 and their present names: stored recipes and results of that version are still read."""
-ADDED = {"gradient_passes": None, "strength": 1.0, "give_back": None, "alpha": "example"}
+ADDED = {"gradient_passes": None, "strength": 1.0, "give_back": None, "alpha": "example", "track": False}
 """Fields that recipes of version 0.1 lack, with the values that those runs had."""
 
 
@@ -78,6 +78,7 @@ class Recipe:
     compile: bool = False  # compile the network; its stochastic passes then share no computation
     device: str = "auto"  # cpu, cuda, cuda:1, mps; auto: the fastest available
     evaluate_every: int = 1  # epochs between evaluations; the last epoch is always evaluated
+    track: bool = False  # also evaluate training images, and images that no run uses; grids measure more at the end
 
     @property
     def passes(self) -> int:

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from singleshot.common.splits import split_training
+from singleshot.common.splits import balanced_order, split_training
 from singleshot.data import Images
 from singleshot.data.augmentation import Normalization, Shifts, shift_and_mirror
 from singleshot.training.distributed import Processes
@@ -79,6 +79,11 @@ def trained_and_held_out(recipe: Recipe, labels: Tensor) -> tuple[Tensor, Tensor
     if recipe.give_back:
         return torch.cat([trained, held_out]).sort().values, held_out[:0]
     return trained, held_out
+
+
+def unused_positions(recipe: Recipe, labels: Tensor) -> Tensor:
+    """Return the positions of training images that the run does not use, in a balanced order."""
+    return balanced_order(labels)[recipe.train_images or len(labels) :]
 
 
 def derived_seed(seed: int, purpose: str, *numbers: int) -> int:

@@ -1,0 +1,60 @@
+"""How many epochs a regime of the evidence needs: the baseline alone, seed 0, never on test images.
+
+    python benchmarks/convergence.py hard-resnet18 [--data-root DIR] [--output results/convergence.json]
+
+The rule: the smallest number of epochs, of 30, 60, 90, 150 and 300, after which the baseline classifies at least 99 %
+of its training images correctly in evaluation mode, or gains less than half a point over the candidate before. The
+learning-rate schedule scales with the number of epochs. The file keeps every candidate that was tried.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from singleshot.common.files import write_text
+from singleshot.grid.training_job import tracked_epochs
+from singleshot.paper.methods import job_of
+from singleshot.paper.regimes import EPOCHS, REGIMES
+from singleshot.training import train
+
+ENOUGH, NO_GAIN = 0.99, 0.005
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("regime", choices=list(REGIMES))
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--output", type=Path, default=Path("results/convergence.json"))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    found: dict[str, list[dict[str, Any]]] = {}
+    if args.output.exists():
+        found = json.loads(args.output.read_text(encoding="utf-8"))
+    tried = found.setdefault(args.regime, [])
+    for epochs in EPOCHS:
+        if epochs not in [one["epochs"] for one in tried]:
+            base = replace(REGIMES[args.regime], epochs=epochs, evaluate_every=max(1, epochs // 10))
+            with tempfile.TemporaryDirectory() as folder:
+                run = train(job_of(base, "baseline", seed=0).recipe, Path(folder) / "run", data_root=args.data_root)
+                curve = tracked_epochs(run.records())
+            tried.append({"epochs": epochs, "curve": curve, "environment": run.info.environment})
+            write_text(args.output, json.dumps(found, indent=1) + "\n")
+        accuracy = [one["curve"][-1]["train"]["accuracy"] for one in tried]
+        print(f"{args.regime}, {epochs} epochs: training accuracy {accuracy[-1]:.4f}", flush=True)
+        if accuracy[-1] >= ENOUGH or (len(accuracy) > 1 and accuracy[-1] - accuracy[-2] < NO_GAIN):
+            break
+
+
+if __name__ == "__main__":
+    main()
