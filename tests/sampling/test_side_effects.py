@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -215,3 +216,24 @@ def test_stochastic_is_a_function_mode_only_for_functional_dropout() -> None:
         model, _ = build(name)
         with ss.stochastic(model.eval()):
             assert (_get_current_function_mode() is not None) == needs_mode, name  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("name", ["mlp", "skip_cnn", "resnet18", "bert"])
+def test_nothing_is_kept_alive_until_garbage_is_collected(name: str) -> None:
+    """A reference cycle would keep the activations of several steps in memory."""
+    model, x = build(name)
+
+    def tensors() -> int:
+        return sum(issubclass(type(found), Tensor) for found in gc.get_objects())
+
+    ss.sample(model, x, samples=3).sum().backward()  # type: ignore[no-untyped-call]
+    gc.collect()
+    gc.disable()
+    try:
+        before = tensors()
+        for _ in range(2):
+            ss.sample(model, x, samples=3).sum().backward()  # type: ignore[no-untyped-call]
+            ss.sample(model, x, samples=3, gradient_passes=1).sum().backward()  # type: ignore[no-untyped-call]
+        assert tensors() == before
+    finally:
+        gc.enable()

@@ -98,9 +98,9 @@ def _with_some_gradients(found: list[Tensor], carrying: int) -> Tensor:
     rest = torch.stack([one.detach() for one in found[carrying:]])
     if not carrying:
         return rest
-    first = torch.stack(found[:carrying])
+    first, scale = torch.stack(found[:carrying]), len(found) / carrying
     if first.requires_grad:
-        first.register_hook(lambda gradient: gradient * (len(found) / carrying))  # type: ignore[no-untyped-call]
+        first.register_hook(lambda gradient: gradient * scale)  # type: ignore[no-untyped-call]
     return torch.cat([first, rest])
 
 

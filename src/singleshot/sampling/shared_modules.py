@@ -40,14 +40,24 @@ def shared_modules(model: nn.Module, sharing: SharedCalls) -> Iterator[None]:
         for module in single:
             # module.compile() leaves forward as it was, and is called instead of it
             name = "forward" if module._compiled_call_impl is None else "_compiled_call_impl"
-            stack.enter_context(replaced(module, name, _SharedForward(module, getattr(module, name), sharing)))
+            stack.enter_context(_shared(module, name, sharing))
         for sequence, parts in sequences.items():
             stack.enter_context(replaced(sequence, "forward", _forward_through(parts)))
         for block in model.modules():
             parts = list(block.modules())[1:] if isinstance(block, StochasticDepthBlock) else []
             if parts and not any(map(_must_be_inspected, parts)):  # a block that is kept is one call
-                stack.enter_context(replaced(block, "kept", _SharedForward(block, block.kept, sharing)))
+                stack.enter_context(_shared(block, "kept", sharing))
         yield
+
+
+@contextmanager
+def _shared(module: nn.Module, name: str, sharing: SharedCalls) -> Iterator[None]:
+    forward = _SharedForward(module, getattr(module, name), sharing)
+    with replaced(module, name, forward):
+        try:
+            yield
+        finally:
+            forward.values = []  # it holds forward itself: such a cycle would keep all activations alive
 
 
 def _forward_through(parts: list[nn.Module]) -> Callable[[Any], Any]:
