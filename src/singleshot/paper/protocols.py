@@ -27,14 +27,19 @@ def temperature_case2(logits: Tensor, labels: Tensor, held_out: Any = None) -> T
     ``logits`` (N, C) and ``labels`` (N,) are those of all training examples. ``held_out`` selects the examples that the
     model was not trained on, by position or by a mask; by default those of ``case2_split(labels)``.
 
-    >>>     >>> labels = torch.arange(100) % 5
+    >>> import torch
+    >>> labels = torch.arange(100) % 5
     >>> train, held_out = case2_split(labels)  # train a model on the first
     >>> logits = torch.randn(100, 5, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(5)[labels]
     >>> scaling = temperature_case2(logits, labels, held_out)
     """
     logits, labels = fitting_set(logits, labels)
     positions = case2_split(labels)[1] if held_out is None else as_tensor(held_out, "held_out")
-    return TemperatureScaling.fit(logits[positions], labels[positions])
+    try:
+        chosen, chosen_labels = logits[positions], labels[positions]
+    except IndexError as error:
+        raise ValueError(f"held_out must select some of the {len(labels)} examples: {error}") from None
+    return TemperatureScaling.fit(chosen, chosen_labels)
 
 
 def case2_split(labels: Any, *, held_out: float = 0.1) -> tuple[Tensor, Tensor]:
