@@ -194,3 +194,10 @@ def test_a_pickle_that_names_a_function_is_refused_whatever_its_checksum(tmp_pat
     (tmp_path / "train").write_bytes(data)
     with pytest.raises(pickle.UnpicklingError, match="not allowed"):
         _unpickle(tmp_path / "train", f"md5:{hashlib.md5(data).hexdigest()}")
+
+
+def test_a_huge_pickle_is_not_read_as_a_whole(tmp_path: Path) -> None:
+    with (tmp_path / "train").open("wb") as file:
+        file.truncate(2**40)  # sparse
+    with pytest.raises(ValueError, match="has more than 268,435,456 bytes; only the published files are unpickled"):
+        _unpickle(tmp_path / "train", "md5:0")

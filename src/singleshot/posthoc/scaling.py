@@ -33,7 +33,7 @@ class SavedScaling(msgspec.Struct):
     """The content of a file, with the parameters not decoded yet."""
 
     format: Literal["singleshot-scaling"]
-    version: Literal[1]
+    version: int
     method: str = ""
     parameters: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -114,6 +114,8 @@ def read_scaling(path: Path, methods: Mapping[str, type[AnyScaling]]) -> AnyScal
         saved = msgspec.json.decode(path.read_bytes(), type=SavedScaling)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a saved scaling: {str(error)[:200]}") from None
+    if saved.version != 1:
+        raise ValueError(f"{path} has format version {saved.version}, this version of singleshot reads 1; update it")
     if saved.method not in methods:
         raise ValueError(f"{path} contains method {saved.method[:50]!r}, expected {' or '.join(methods)}")
     scaling = methods[saved.method]

@@ -17,7 +17,9 @@ from singleshot.data.image_source import ImageBatch, ImageSource, Labels, resize
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
+MAX_PICKLE = 2**28  # bytes; the largest published file has 155 million
 _DAMAGED = "the file is damaged or belongs to another dataset, download it again"
+_NOT_PUBLISHED = "only the published files are unpickled, download them again or use the binary version"
 
 
 def cifar_source(published: Publication, layout: DatasetLayout, folder: Path, files: Sequence[Path]) -> ImageSource:
@@ -52,7 +54,7 @@ def cifar_source(published: Publication, layout: DatasetLayout, folder: Path, fi
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Refuses every name but those that numpy's arrays are made of."""
+    """Refuses every name except those that a pickled array refers to."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module.partition(".")[0], name) not in _ARRAY_NAMES:
@@ -64,14 +66,13 @@ _ARRAY_NAMES = {("numpy", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtyp
 
 
 def _unpickle(path: Path, checksum: str | None) -> dict[bytes, Any]:
-    """Read a pickle only if it is the published one, and make nothing but plain values and arrays of it."""
+    """Unpickle a file only if it is the published one. Even then, only plain values and arrays are allowed."""
+    if path.stat().st_size > MAX_PICKLE:
+        raise ValueError(f"{path} has more than {MAX_PICKLE:,} bytes; {_NOT_PUBLISHED}")
     content = path.read_bytes()
     found = f"md5:{hashlib.md5(content, usedforsecurity=False).hexdigest()}"
     if found != checksum:
-        raise ValueError(
-            f"{path} has checksum {found}, expected {checksum}; only the published files are unpickled, download them "
-            "again or use the binary version"
-        )
+        raise ValueError(f"{path} has checksum {found}, expected {checksum}; {_NOT_PUBLISHED}")
     published: dict[bytes, Any] = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
     return published
 
