@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from distributed import Client, LocalCluster, Scheduler
+from distributed import Client, KilledWorker, LocalCluster, Scheduler
 
 from singleshot import __version__
 from singleshot.cli.main import main
@@ -304,3 +305,14 @@ def test_a_job_that_kills_its_workers_fails(
         killed.result()
     assert [outcome.result for outcome in outcomes] == [None]
     assert (outcomes[0].error or "").endswith("is gone, 1 times; is there enough memory?")
+
+
+def test_a_job_that_dask_abandons_fails_even_if_its_worker_is_back(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def abandoned(*_: object) -> None:
+        raise KilledWorker("task", SimpleNamespace(address="tcp://worker"), 3)
+
+    monkeypatch.setattr(dask_engine, "_work", abandoned)
+    outcomes = list(DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [SHORT], GridWatcher()))
+    assert "is gone, 3 times; is there enough memory?" in (outcomes[0].error or "")

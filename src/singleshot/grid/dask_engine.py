@@ -72,12 +72,12 @@ class DaskEngine:
                         if connected <= unusable:
                             raise ValueError(f"{reason}; install the same version. Finished runs are kept")
                         watcher.waiting(f"Not used: {reason}")
+                    elif kind == "killed" or (not kind and address not in connected):  # dask would wait for it
+                        outcome = jobs.retry(job, f"its worker {address} is gone")
                     elif kind:
                         outcome = Outcome.from_answer(job, (kind, content))
-                    elif address in connected:
+                    else:
                         continue
-                    else:  # dask would wait for this worker
-                        outcome = jobs.retry(job, f"its worker {address} is gone")
                     del running[address]
                     if outcome is not None:
                         yield outcome
@@ -93,13 +93,15 @@ class DaskEngine:
                 has_finished.clear()
 
     def _answer(self, job: Job, future: Future[Any]) -> tuple[str, Any]:
-        """Return the answer of a finished task; empty if its worker has died."""
+        """Return the answer of a finished task; empty if its worker died with it, and dask may repeat the task."""
         from distributed import CancelledError, KilledWorker
 
         try:
             answer: tuple[str, Any] = future.result(timeout=RESULT_SECONDS)
-        except (TimeoutError, KilledWorker):
+        except TimeoutError:
             return "", None
+        except KilledWorker:  # several workers at this address died, and dask has given up
+            return "killed", None
         except CancelledError:  # not by us: no answer is read after we cancel
             raise StoppedError(
                 f"the dask scheduler {self.scheduler} is gone, or cancelled run {job.key}. Finished runs are kept; "
