@@ -93,7 +93,7 @@ def test_predict_escapes_names_of_classes_and_images(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [Prediction("b\x07.png", "cat\x1b]0;mine\x07", 0.9, False), Prediction("c.png", "dog\nfish", 0.7, False)]
-    monkeypatch.setattr("singleshot.training.inference.predict", lambda *_, **__: (found, ["d\x1b.png is no image"]))
+    monkeypatch.setattr("singleshot.training.inference.predict", lambda *_, **__: (found, ["d\n\x1b.png is no image"]))
     predict(Path("run"), (Path("b"), Path("c")), skip_unreadable=True)
     said = capsys.readouterr()
     assert [line.split() for line in said.out.splitlines()] == [
@@ -101,4 +101,4 @@ def test_predict_escapes_names_of_classes_and_images(
         [r"b\x07.png", r"cat\x1b]0;mine\x07", "0.900"],
         ["c.png", r"dog\nfish", "0.700"],
     ]
-    assert said.err == "1 left out; the first: d\\x1b.png is no image\n"
+    assert said.err == "1 left out; the first: d\\n\\x1b.png is no image\n"

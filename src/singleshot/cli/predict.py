@@ -48,7 +48,7 @@ def predict(  # noqa: PLR0917
         run, images, abstain_below=abstain_below, weights=weights, device=device, skip_unreadable=skip_unreadable
     )
     if unreadable:
-        print_status(f"{len(unreadable)} left out; the first: {unreadable[0]}")
+        print_status(f"{len(unreadable)} left out; the first: {printable(unreadable[0])}")
     if as_json:
         print(json.dumps([asdict(prediction) for prediction in predictions], indent=2))
     else:
