@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from distributed import Client, KilledWorker, LocalCluster, Scheduler
@@ -310,8 +311,10 @@ def test_a_job_that_kills_its_workers_fails(
 def test_a_job_that_dask_abandons_fails_even_if_its_worker_is_back(
     cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    last: Any = SimpleNamespace(address="tcp://worker")
+
     def abandoned(*_: object) -> None:
-        raise KilledWorker("task", SimpleNamespace(address="tcp://worker"), 3)
+        raise KilledWorker("task", last, 3)
 
     monkeypatch.setattr(dask_engine, "_work", abandoned)
     outcomes = list(DaskEngine(cluster.scheduler_address, tmp_path).run(lambda: [SHORT], GridWatcher()))
