@@ -194,7 +194,7 @@ def step(number: int, **values: Any) -> Record:
 
 
 def written(path: Path, *records: Record, from_step: int = 0, tensorboard: Path | None = None) -> None:
-    log = MetricsLog(path, from_step, epochs_closed=99, tensorboard=tensorboard)
+    log = MetricsLog(path, TrainingState(from_step, 99), tensorboard=tensorboard)
     for record in records:
         log.add(record)
     log.close()
@@ -206,7 +206,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_each_record_is_a_line_of_json_that_is_flushed(path: Path) -> None:
-    log = MetricsLog(path, from_step=0, epochs_closed=0)
+    log = MetricsLog(path, TrainingState(0, 0))
     assert read_records(path) == []
     records = [step(50, alpha=None), step(100, alpha=0.1), {"kind": "epoch", "step": 100, "test": {"ece": 1 / 3}}]
     for count, record in enumerate(records, start=1):
@@ -230,7 +230,7 @@ def test_an_epoch_that_the_checkpoint_has_not_closed_is_recorded_again(path: Pat
     for epochs_closed, kept in [(0, [50]), (1, [50, 100])]:
         path.unlink(missing_ok=True)
         written(path, step(50), {"kind": "epoch", "step": 100, "epoch": 1})
-        MetricsLog(path, from_step=100, epochs_closed=epochs_closed).close()
+        MetricsLog(path, TrainingState(100, epochs_closed)).close()
         assert [record["step"] for record in read_records(path)] == kept
 
 
@@ -285,4 +285,4 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, Any]]]:
 def test_without_tensorboard_the_extra_is_named(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match=r"pip install 'singleshot\[tensorboard\]'"):
-        MetricsLog(path, from_step=0, epochs_closed=0, tensorboard=tmp_path / "tensorboard")
+        MetricsLog(path, TrainingState(0, 0), tensorboard=tmp_path / "tensorboard")

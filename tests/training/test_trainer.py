@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from singleshot.common.errors import StoppedError
 from singleshot.common.files import exclusive
 from singleshot.data import load_dataset
 from singleshot.evaluation.loaded_run import LoadedRun
+from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training import Recipe, Run, preset, train
 from singleshot.training.checkpoint import STATE
-from singleshot.training.display import Callback
+from singleshot.training.display import Callback, EpochEvaluation
 from singleshot.training.inference import logits_of
 from singleshot.training.schedule import trained_and_held_out, unused_positions
 from singleshot.training.step import StepResult
@@ -198,6 +200,50 @@ def test_an_interrupted_run_gives_the_same_result(options: dict[str, Any], tmp_p
         assert caught.value.exit_code == 143
         train(recipe, folder)
         assert_same_result(tmp_path / "whole", folder)
+
+
+class KilledError(BaseException):
+    """Ends a run without saving, as a kill would."""
+
+
+class KillAtUpdate(Callback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_strength(self, step: int, strength: SelfTunedStrength) -> None:
+        if step == self.step:
+            raise KilledError
+
+
+class StopAtEvaluation(Callback):
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def on_evaluation(self, evaluation: EpochEvaluation) -> None:
+        if evaluation.epoch == self.epoch:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("callback", [KillAtUpdate(16), KillAtUpdate(18), StopAtEvaluation(6)])
+def test_an_update_of_the_strength_is_saved_and_logged_once(callback: Callback, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"loss": "label_smoothing", "strength": "auto", "give_back": 0.0, "last_share": 1.0}
+    recipe = quick(batch_size=30, epochs=6, **options)  # updates after 16 and 18 steps
+    whole = train(recipe, tmp_path / "whole")
+    with suppress(KilledError, StoppedError):
+        train(recipe, tmp_path / "run", callback=callback, checkpoint_seconds=0)
+    run = train(recipe, tmp_path / "run")
+    assert_same_result(whole.folder, run.folder)
+    for one in (whole, run):
+        state = one.checkpoint().state
+        assert state.tuned_at == 18
+        assert state.strength == whole.checkpoint().state.strength
+        assert state.strength["score"] == [record["score"] for record in records(one.folder) if "score" in record][-1]
+
+
+def test_held_out_images_of_a_single_class_are_refused_before_training(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"held-out images have a single class.*--validation"):
+        train(quick(train_images=10, batch_size=3, loss="focal", strength="auto"), tmp_path / "run")
+    assert not (tmp_path / "run" / "recipe.yaml").exists()
 
 
 def test_a_run_that_starts_from_another_resumes_without_it(tmp_path: Path) -> None:

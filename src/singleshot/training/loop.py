@@ -80,6 +80,11 @@ class TrainingLoop:
         training, validation = split_training(
             dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
         )
+        if recipe.is_tuned and len(dataset.train.labels[validation].unique()) < 2:
+            raise ValueError(
+                f"the {len(validation)} held-out images have a single class, and cannot tune the strength; hold out "
+                "more with --validation"
+            )
         self.schedule = Schedule(recipe, len(training))
         self.normalization = run.normalization(processes.device)
         self.batches = TrainingBatches(
@@ -98,7 +103,7 @@ class TrainingLoop:
         self.callback = callback if processes.is_main else Callback()
         self.checkpoint_seconds = checkpoint_seconds
         self.interrupts = Interrupts()
-        self._saved = None if last is None else (self.state.step, self.state.epochs_closed)  # newest checkpoint
+        self._saved = None if last is None else self._progress()  # of the newest checkpoint
         self._saved_at = self._clock = time.monotonic()
         self._processor_clock = time.process_time()
 
@@ -273,7 +278,7 @@ class TrainingLoop:
 
     def _save(self) -> None:
         self._saved_at = time.monotonic()
-        current = (self.state.step, self.state.epochs_closed)
+        current = self._progress()
         if not self.processes.is_main or current == self._saved:
             return
         if not self.stepper.is_finite():
@@ -283,6 +288,9 @@ class TrainingLoop:
         model, optimizer = self.stepper.model, self.stepper.optimizer
         self.run.checkpoints.save(model, optimizer, self.state, recipe_hash=self.run.recipe_hash())
         self._saved = current
+
+    def _progress(self) -> tuple[int, int, int | None]:
+        return self.state.step, self.state.epochs_closed, self.state.tuned_at
 
     def _stop(self) -> NoReturn:
         self._save()

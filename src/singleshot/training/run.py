@@ -102,7 +102,7 @@ class Run:
         if not self.exists(self.folder):
             self.create()
         logs = self.folder / "tensorboard" if tensorboard else None
-        return MetricsLog(self.folder / METRICS_LOG, state.step, state.epochs_closed, tensorboard=logs)
+        return MetricsLog(self.folder / METRICS_LOG, state, tensorboard=logs)
 
     def recipe_hash(self) -> str:
         """Return the checksum of the recipe file. It stays the same if a later version renames or reorders fields."""
@@ -171,17 +171,19 @@ class MetricsLog:
     """A file of JSON records, one per line, each with the ``step`` after which it was written.
 
     A killed run may have logged past its last checkpoint, and logs those records again when it is resumed. So records
-    after ``from_step``, and of epochs after ``epochs_closed``, are removed first.
+    of later steps, epochs and updates of the strength than those of the state are removed first.
     """
 
-    def __init__(self, path: Path, from_step: int, epochs_closed: int, *, tensorboard: Path | None = None) -> None:
+    def __init__(self, path: Path, state: TrainingState, *, tensorboard: Path | None = None) -> None:
         self._tensorboard = None
         if tensorboard is not None:
-            self._tensorboard = require_tensorboard()(str(tensorboard), purge_step=from_step + 1)
+            self._tensorboard = require_tensorboard()(str(tensorboard), purge_step=state.step + 1)
+        tuned_at = -1 if state.tuned_at is None else state.tuned_at
         kept = [
             record
             for record in read_records(path)
-            if record["step"] <= from_step and record.get("epoch", 0) <= epochs_closed
+            if record["step"] <= (tuned_at if record.get("kind") == "strength" else state.step)
+            and record.get("epoch", 0) <= state.epochs_closed
         ]
         write_text(path, "".join(map(_line, kept)))
         self._file = path.open("a", encoding="utf-8")
