@@ -1,4 +1,4 @@
-"""Update a strength from this process's part of the examples, then with NaN in one process; save both outcomes."""
+"""Update a strength from this process's part of the examples, then with others in one process; save the outcomes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,29 @@ def main(folder: Path) -> None:
         logits, labels = torch.from_numpy(examples["logits"])[mine], torch.from_numpy(examples["labels"])[mine]
     strength = ss.SelfTunedStrength("vwci")
     strength.update(logits=logits, labels=labels)
-    if rank == 0:
-        logits[0, 0] = math.nan
-    try:
-        strength.update(logits=logits, labels=labels)
-        message = ""
-    except ValueError as error:  # in both processes: none waits for the other
-        message = str(error)
-    outcome = {"state": strength.state_dict(), "error": message}
+    state = strength.state_dict()
+    nan = logits.clone()
+    nan[0, 0] = math.nan
+    bad_in_one = {
+        "NaN": (nan, labels),
+        "text": ("logits", labels),
+        "one dimension": (logits[0], labels),
+        "classes": (logits[:, :3], labels.clamp(max=2)),
+        "rows": (logits[:-1], labels) if rank == 0 else (logits, labels[:-1]),  # as many in total
+    }
+    errors = {}
+    for name, bad in bad_in_one.items():
+        try:
+            strength.update(
+                logits=bad[0] if rank == 0 or name == "rows" else logits,
+                labels=bad[1] if rank == 0 or name == "rows" else labels,
+            )
+        except (TypeError, ValueError) as error:  # the same in both processes: none waits for the other
+            errors[name] = str(error)
+    outcome = {"state": state, "kept": strength.state_dict() == state, "errors": errors}
+    good_in_one = {"float32": (logits.float(), labels.int()), "empty": (logits[:0], labels[:0])}
+    for good in good_in_one.values():
+        strength.update(logits=good[0] if rank == 0 else logits, labels=good[1] if rank == 0 else labels)
     (folder / f"{rank}.json").write_text(json.dumps(outcome), encoding="utf-8")
     dist.destroy_process_group()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -207,6 +208,25 @@ def test_invalid_examples_raise_and_change_nothing() -> None:
             ss.SelfTunedStrength(**arguments)
 
 
+@pytest.mark.parametrize("classes", [2, 3, 10, 1000])
+def test_logits_without_differences_between_classes_say_nothing(classes: int) -> None:
+    for seed in range(20):
+        offsets = torch.randn(50, 1, generator=torch.Generator().manual_seed(seed))
+        strength = ss.SelfTunedStrength("vwci")
+        strength.update(logits=offsets.expand(50, classes), labels=torch.arange(50) % classes)
+        assert strength.score == 0
+        assert float(strength) == 1
+
+
+def test_a_state_that_no_strength_has_is_refused() -> None:
+    strength = ss.SelfTunedStrength("vwci")
+    state = strength.state_dict()
+    for change in ({"log_strength": math.nan}, {"log_strength": 50.0}, {"gain": -1.0}, {"gain": None}, {"score": "x"}):
+        with pytest.raises(ValueError, match=r"state of a strength|out of range"):
+            strength.load_state_dict({**state, **change})
+        assert strength.state_dict() == state
+
+
 def test_a_state_is_restored_exactly() -> None:
     one, other = ss.SelfTunedStrength("focal"), ss.SelfTunedStrength("focal")
     one.update(logits=examples(sharpness=2)[0], labels=examples()[1])
@@ -253,4 +273,12 @@ def test_two_processes_have_the_strength_of_one(tmp_path: Path) -> None:
     for rank in range(2):
         found = json.loads((tmp_path / f"{rank}.json").read_text(encoding="utf-8"))
         assert found["state"] == alone.state_dict()
-        assert "finite" in found["error"]
+        assert found["kept"]
+        for name, message in {
+            "NaN": "process 0: .* finite",
+            "text": "process 0: logits cannot be converted",
+            "one dimension": r"process 0: .*\(N, C\)",
+            "classes": r"same classes in all processes, got \[3, 4\]",
+            "rows": "process 0: labels",
+        }.items():
+            assert re.search(message, found["errors"][name]), found["errors"]

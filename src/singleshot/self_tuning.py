@@ -87,8 +87,7 @@ class SelfTunedStrength:
             logits: (N, C), of a plain forward pass in evaluation mode over held-out examples.
             labels: (N,) class indices.
         """
-        logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
-        logits, labels = fitting_set(_gathered(logits).cpu(), _gathered(labels).cpu())
+        logits, labels = _examples_of_all_processes(logits, labels)
         if len(labels.unique()) < 2:
             raise ValueError(
                 f"the {len(labels)} held-out examples have a single class, {int(labels[0])}; hold out examples of "
@@ -97,8 +96,8 @@ class SelfTunedStrength:
         best = best_temperature(logits, labels)
         temperature = best.bound if isinstance(best, NoFiniteTemperature) else best
         score = _score(logits, labels)
-        # A score of chance size is mostly noise. This factor is the positive-part James-Stein shrinkage.
-        trust = max(0.0, 1 - 1 / score**2) if score else 0.0
+        # A score is signal plus noise of variance 1, so score² − 1 estimates the squared signal, and this its share.
+        trust = 1 - (1 / score) ** 2 if abs(score) > 1 else 0.0
         move = self.gain * trust * min(MAX_MOVE, max(-MAX_MOVE, math.log(temperature)))
         _, least, largest = _RANGES[self.loss]
         self._log = _of_main_process(min(math.log(largest), max(math.log(least), self._log + move)))
@@ -117,6 +116,9 @@ class SelfTunedStrength:
         numbers = [state.get(name) for name in ("log_strength", "gain", "temperature", "score")]
         if not all(isinstance(number, float) or (number is None and place > 1) for place, number in enumerate(numbers)):
             raise ValueError(f"not the state of a strength: {state}")
+        _, least, largest = _RANGES[self.loss]
+        if not (math.log(least) <= state["log_strength"] <= math.log(largest) and 0 < state["gain"] < math.inf):
+            raise ValueError(f"log_strength or gain is out of range: {state}")
         self._log, self.gain, self.temperature, self.score = numbers  # type: ignore[assignment]
 
 
@@ -125,26 +127,42 @@ def _score(logits: Tensor, labels: Tensor) -> float:
 
     The slope of one example is z_y − Σ_c p_c z_c, the gap between its label's logit and the expected one.
     """
-    values = logits.double()
-    expected = (values.softmax(1) * values).sum(1)
-    slopes = values.gather(1, labels.unsqueeze(1)).squeeze(1) - expected
+    margins = logits.double()
+    margins = margins - margins.gather(1, labels.unsqueeze(1))  # logits that are all equal have a slope of exactly 0
+    slopes = -(margins.softmax(1) * margins).sum(1)
     mean, error = float(slopes.mean()), float(slopes.std()) / math.sqrt(len(slopes))
     if error > 0:
         return mean / error
     return math.copysign(math.inf, mean) if mean else 0.0
 
 
-def _gathered(values: Tensor) -> Tensor:
-    """The rows of all processes, in the order of their ranks. The processes may have different numbers of rows."""
+def _examples_of_all_processes(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    """Check the examples of this process and return those of all, in the order of the ranks, on the CPU.
+
+    A process may have no examples. Invalid ones in any process raise the same error in every process.
+    """
     if not _is_distributed():
-        return values
-    sizes = [torch.zeros(1, dtype=torch.long, device=values.device) for _ in range(dist.get_world_size())]
-    dist.all_gather(sizes, torch.tensor([len(values)], device=values.device))
-    padded = values.new_zeros(int(max(sizes)), *values.shape[1:])
-    padded[: len(values)] = values
-    parts = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(parts, padded)
-    return torch.cat([part[: int(size)] for part, size in zip(parts, sizes, strict=True)])
+        logits, labels = fitting_set(logits, labels)
+        return logits.cpu(), labels.cpu()
+    found: tuple[Tensor, Tensor] | TypeError | ValueError
+    try:
+        logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
+        checked = fitting_set(logits, labels) if logits.numel() or labels.numel() else (logits, labels)
+        found = checked[0].cpu(), checked[1].cpu()
+    except TypeError as error:
+        found = TypeError(str(error))
+    except ValueError as error:
+        found = ValueError(str(error))
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, found)
+    for rank, part in enumerate(parts):
+        if isinstance(part, Exception):
+            raise type(part)(f"process {rank}: {part}")
+    parts = [part for part in parts if len(part[1])] or parts[:1]
+    classes = {part[0].shape[-1] for part in parts}
+    if len(classes) > 1:
+        raise ValueError(f"logits must have the same classes in all processes, got {sorted(classes)}")
+    return fitting_set(torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts]))
 
 
 def _of_main_process(value: float) -> float:
