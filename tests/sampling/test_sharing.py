@@ -371,3 +371,17 @@ def test_passes_without_gradients_have_none_even_if_they_equal_the_first() -> No
         logits = ss.sample(model, x, samples=3, gradient_passes=1, seed=seed)
         (gradient,) = torch.autograd.grad(logits[1:].sum(), next(model.parameters()), allow_unused=True)
         assert gradient is None or not gradient.any()
+
+
+def test_some_gradient_passes_have_no_second_derivative() -> None:
+    """The factor of the gradient would be applied twice: an error, not a wrong number."""
+    model, x = build("mlp")
+    weight = next(model.parameters())
+    for gradient_passes, expectation in (
+        (1, pytest.raises(RuntimeError, match="create_graph=True needs gradients in all passes")),
+        (3, nullcontext()),
+    ):
+        loss = ss.sample(model, x, samples=3, gradient_passes=gradient_passes).square().mean()
+        with expectation:
+            (gradient,) = torch.autograd.grad(loss, weight, create_graph=True)
+            torch.autograd.grad(gradient.square().sum(), weight)

@@ -98,10 +98,23 @@ def _with_some_gradients(found: list[Tensor], carrying: int) -> Tensor:
     rest = torch.stack([one.detach() for one in found[carrying:]])
     if not carrying:
         return rest
-    first, scale = torch.stack(found[:carrying]), len(found) / carrying
-    if first.requires_grad:
-        first.register_hook(lambda gradient: gradient * scale)  # type: ignore[no-untyped-call]
+    first: Tensor = _ScaledGradient.apply(torch.stack(found[:carrying]), len(found) / carrying)  # type: ignore[no-untyped-call]
     return torch.cat([first, rest])
+
+
+class _ScaledGradient(torch.autograd.Function):
+    """Multiplies the gradient, and refuses a second derivative: its chain rule would apply the factor again."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor, scale: float) -> Tensor:
+        context.scale = scale
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():  # not once_differentiable, which torch.autograd.grad can silently skip
+            raise RuntimeError("create_graph=True needs gradients in all passes; leave out gradient_passes")
+        return gradient * context.scale, None
 
 
 class Sampled(nn.Module):
