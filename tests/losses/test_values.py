@@ -224,3 +224,21 @@ def test_modules_equal_their_functions_and_show_their_options() -> None:
             assert f"{name}={value!r}" in repr(module)
         assert "weight" in module.state_dict()
         assert "weight='<4 classes>'" in repr(module)
+
+
+@pytest.mark.parametrize("strength", [1 / 30, 0.5, 1.0, 5.0, 30.0])
+def test_passes_that_agree_have_no_pull_at_any_strength(strength: float) -> None:
+    one = torch.tensor([[4.0, 0.0, -2.0], [0.0, 0.0, 0.0]])
+    logits, labels = one.expand(3, 2, 3).clone().requires_grad_(), torch.tensor([0, 2])
+    for differentiate_alpha in (False, True):
+        loss = ss.vwci_loss(
+            logits,
+            labels,
+            measure="total_variation",
+            strength=strength,
+            differentiate_alpha=differentiate_alpha,
+            reduction="none",
+        )
+        torch.testing.assert_close(loss, F.cross_entropy(one, labels, reduction="none"), rtol=0, atol=1e-6)
+        (gradient,) = torch.autograd.grad(loss.sum(), logits)
+        assert bool(gradient.isfinite().all())

@@ -72,7 +72,8 @@ def vwci_loss_and_alpha(
     terms = loss_terms(logits, labels, **options)
     alpha = apply_measure(function, terms.log_probs if differentiate_alpha else terms.log_probs.detach())
     if exponent != 1:  # the clamp avoids 0, where a power below 1 has an infinite gradient
-        alpha = alpha.clamp(min=torch.finfo(alpha.dtype).tiny) ** exponent
+        power = alpha.clamp(min=torch.finfo(alpha.dtype).tiny) ** exponent
+        alpha = torch.where(alpha > 0, power, 0)
     return terms.reduce((1 - alpha) * terms.ground_truth + alpha * terms.uniform), alpha.detach()
 
 
