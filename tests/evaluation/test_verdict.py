@@ -149,3 +149,4 @@ def test_no_advice() -> None:
     for loss, measure, confidence, accuracy, count in cases:
         advice = measure_advice(Recipe(loss=loss, measure=measure), held_out(confidence, accuracy, count))
         assert advice is None, (loss, measure, confidence, accuracy, count)
+    assert measure_advice(Recipe(strength="auto"), held_out(0.9, 0.6)) is None  # there is nothing to choose

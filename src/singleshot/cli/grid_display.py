@@ -136,7 +136,8 @@ def show_plan(request: GridRequest, output: Path, *, jobs: int, data_root: Path 
     report_skipped(store)
     for key, job in planned.items():
         print(f"{key}  {'done' if job in store else _duration(seconds[key]):>16}  {printable(job.title)}")
-    selects = any(job.recipe.loss == "label_smoothing" and job.recipe.validation for job in todo)
+    held_out = [job.recipe for job in todo if job.recipe.validation and not job.recipe.is_tuned]
+    selects = any(recipe.loss == "label_smoothing" for recipe in held_out)
     more = " The selected label smoothing adds one run per seed." if selects else ""
     print(f"{len(planned)} runs, {len(todo)} to do: about {_duration(total)} of training, {jobs} at a time.{more}")
 

@@ -115,7 +115,7 @@ def measure_advice(recipe: Recipe, held_out: Examples) -> str | None:
 
     Only a gap that chance does not explain counts. ``held_out`` must not be test images: advice is model selection.
     """
-    if recipe.loss != "vwci" or len(held_out) < MIN_RESAMPLED:
+    if recipe.loss != "vwci" or recipe.is_tuned or len(held_out) < MIN_RESAMPLED:
         return None
     gap, margin = mean_gap(held_out)
     if abs(gap) - margin <= SMALL:

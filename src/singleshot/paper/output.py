@@ -81,7 +81,7 @@ def write_grid_page(
     base = grid.bases[0]
     names = dict.fromkeys([name for name in FIRST_METHODS if name in grid.methods] + list(grid.methods))
     trained = [one for name in names if (one := trained_method(name, base, store)) is not None]
-    unique = {job.key: job for job in (job_of(base, name, seed=0) for name in trained) if not job.recipe.validation}
+    unique = {job.key: job for job in (job_of(base, name, seed=0) for name in trained) if not job.recipe.holds_out}
     jobs = [job for job in unique.values() if job in store and (runs / job.key).is_dir()]
     if not jobs:
         return
