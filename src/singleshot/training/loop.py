@@ -80,7 +80,7 @@ class TrainingLoop:
         training, validation = split_training(
             dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
         )
-        if recipe.is_tuned and len(dataset.train.labels[validation].unique()) < 2:
+        if recipe.is_tuned and len(set(dataset.train.labels[validation].tolist())) < 2:
             raise ValueError(
                 f"the {len(validation)} held-out images have a single class, and cannot tune the strength; hold out "
                 "more with --validation"
