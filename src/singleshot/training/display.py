@@ -136,7 +136,7 @@ class Display(Callback):
 
 def tuning_summary(strength: SelfTunedStrength, *, given_back: bool) -> str:
     """Describe the outcome of tuning, with advice if the network is not calibrated on the held-out images."""
-    temperature = f"{strength.temperature:.2f}" if strength.temperature is not None else "unknown"
+    temperature = f"{strength.temperature:.3g}" if strength.temperature is not None else "unknown"
     outcome = f"the strength is {float(strength):.3g}; the held-out images need temperature {temperature}"
     after = "; from here on they are trained on as well" if given_back else ""
     if strength.is_calibrated:
