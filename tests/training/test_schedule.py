@@ -205,3 +205,10 @@ def test_a_strength_is_tuned_several_times_per_epoch_until_images_are_given_back
     kept = Schedule(replace(TUNED, give_back=0.0), 40)
     assert kept.is_tuned_at(kept.steps)
     assert not any(Schedule(RECIPE, 400).is_tuned_at(step) for step in range(200))
+
+
+def test_the_strength_of_the_shortest_run_is_tuned() -> None:
+    for steps in range(1, 40):
+        schedule = Schedule(replace(TUNED, batch_size=1, epochs=steps, last_share=0.25, give_back=0.2), 1)
+        assert any(schedule.is_tuned_at(step) for step in range(steps + 1)), steps
+        assert schedule.first_loss_step < schedule.give_back_step <= steps

@@ -53,8 +53,11 @@ class Schedule:
 
     @cached_property
     def give_back_step(self) -> int:
-        """First step that trains on the held-out images as well; the number of steps if none does."""
-        return self.steps - int((self.recipe.give_back or 0) * self.steps)
+        """First step that trains on the held-out images as well; the number of steps if none does.
+
+        At least one step has the loss before, so that the strength is tuned.
+        """
+        return max(self.first_loss_step + 1, self.steps - int((self.recipe.give_back or 0) * self.steps))
 
     def is_tuned_at(self, step: int) -> bool:
         """Whether the strength is tuned after this many steps: several times per epoch, until images are given back."""
