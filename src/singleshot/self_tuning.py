@@ -67,6 +67,9 @@ class SelfTunedStrength:
         value = math.exp(self._log)
         return value / (1 + value) if self.loss == "label_smoothing" else value
 
+    def __format__(self, specification: str) -> str:
+        return format(float(self), specification) if specification else repr(self)
+
     def __repr__(self) -> str:
         temperature = "" if self.temperature is None else f", temperature={self.temperature:.4g}"
         return f"SelfTunedStrength({self.loss!r}, gain={self.gain:g}): {float(self):.4g}{temperature}"
@@ -90,8 +93,8 @@ class SelfTunedStrength:
         logits, labels = _examples_of_all_processes(logits, labels)
         if len(labels.unique()) < 2:
             raise ValueError(
-                f"the {len(labels)} held-out examples have a single class, {int(labels[0])}; hold out examples of "
-                "every class"
+                f"all held-out examples have the same class, {int(labels[0])}; hold out examples of at least two "
+                "classes"
             )
         best = best_temperature(logits, labels)
         temperature = best.bound if isinstance(best, NoFiniteTemperature) else best
@@ -111,8 +114,10 @@ class SelfTunedStrength:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        if state.get("loss") != self.loss:
-            raise ValueError(f"this is the strength of {self.loss}, the state is that of {state.get('loss')}")
+        if not isinstance(state, dict) or "loss" not in state:
+            raise ValueError(f"not the state of a strength: {state!r}")
+        if state["loss"] != self.loss:
+            raise ValueError(f"this is the strength of {self.loss}, the state is that of {state['loss']}")
         numbers = [state.get(name) for name in ("log_strength", "gain", "temperature", "score")]
         if not all(isinstance(number, float) or (number is None and place > 1) for place, number in enumerate(numbers)):
             raise ValueError(f"not the state of a strength: {state}")
@@ -123,17 +128,19 @@ class SelfTunedStrength:
 
 
 def _score(logits: Tensor, labels: Tensor) -> float:
-    """The score test of τ = 1: the mean slope of the NLL in log τ over its standard error.
+    """Rao's score test of τ = 1: the summed slope of the NLL in log τ, over its standard deviation under τ = 1.
 
-    The slope of one example is z_y − Σ_c p_c z_c, the gap between its label's logit and the expected one.
+    The slope of one example is z_y − Σ_c p_c z_c, and its variance that of z under p. As the variance is not estimated
+    from the labels, the test has its nominal level with a handful of examples as well.
     """
     margins = logits.double()
     margins = margins - margins.gather(1, labels.unsqueeze(1))  # logits that are all equal have a slope of exactly 0
-    slopes = -(margins.softmax(1) * margins).sum(1)
-    mean, error = float(slopes.mean()), float(slopes.std()) / math.sqrt(len(slopes))
-    if error > 0:
-        return mean / error
-    return math.copysign(math.inf, mean) if mean else 0.0
+    probs = margins.softmax(1)
+    expected = (probs * margins).sum(1, keepdim=True)
+    slope, variance = -float(expected.sum()), float((probs * (margins - expected).square()).sum())
+    if variance > 0:
+        return slope / math.sqrt(variance)
+    return math.copysign(math.inf, slope) if slope else 0.0
 
 
 def _examples_of_all_processes(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:

@@ -168,6 +168,7 @@ X = torch.randn(3, 4)
         (nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.0)), X, {}, ValueError, "its Dropout has rate 0"),
         (nn.Sequential(nn.Linear(4, 2), nn.Dropout(1.0)), X, {}, ValueError, "'1' of Sequential has rate 1"),
         (DROP, X, {"samples": 0}, ValueError, "samples must be .*at least 1, got 0"),
+        (DROP, X, {"gradient_passes": 0}, ValueError, "gradient_passes must be a whole number of at least 1, got 0"),
         (DROP, X, {"samples": 2, "gradient_passes": 3}, ValueError, "gradient_passes must be at most samples=2, got 3"),
         (DROP, X, {"memory": "none"}, ValueError, "memory='none' is unknown"),
         (DROP, X, {"seed": -1}, ValueError, "seed must"),

@@ -344,3 +344,13 @@ def test_a_tracked_run_evaluates_training_images_and_images_that_no_run_uses(tmp
 def assert_same_weights(one: Path, other: Path) -> None:
     expected, found = tensors_of(one), tensors_of(other)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_a_strength_is_not_tuned_on_images_that_the_weights_were_trained_on(tmp_path: Path) -> None:
+    everything = train(quick(validation=0.0), tmp_path / "everything")
+    given_back = train(quick(loss="vwci", samples=2, strength="auto"), tmp_path / "given back")
+    held_out = train(quick(validation=0.1), tmp_path / "held out")
+    for start in (everything, given_back):
+        with pytest.raises(ValueError, match="trained on images that `strength: auto` would hold out"):
+            train(quick(loss="vwci", strength="auto", start_from=str(start.folder)), tmp_path / "star")
+    train(quick(loss="vwci", strength="auto", start_from=str(held_out.folder)), tmp_path / "star")

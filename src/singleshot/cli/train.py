@@ -28,7 +28,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
     The help then shows the values that apply. Flags override the file, which overrides the preset.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag in ("--resume", "--recipe", "--preset", "--model", "--dataset"):
+    for flag in ("--resume", "--recipe", "--preset", "--model", "--dataset", "--validation"):
         parser.add_argument(flag, nargs="?")
     given, _ = parser.parse_known_args(args)
     defaults = _defaults(given)
@@ -75,6 +75,8 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         folder = resume or output or Path("runs") / name
         # Torch warns that every block was used in the first step; in other steps some are dropped.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        if recipe.is_tuned and not recipe.validation and given.validation is not None:
+            raise ValueError("--strength auto tunes on held-out images: leave out --validation 0, or choose a share")
         recipe.resolved()  # report a bad value before torch is imported, which takes seconds
         from singleshot.training.display import Display
         from singleshot.training.distributed import Processes

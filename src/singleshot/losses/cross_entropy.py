@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, SupportsFloat
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import check_range
-from singleshot.losses.terms import ClassificationLoss, LossOptions, loss_terms
+from singleshot.losses.terms import ClassificationLoss, LossOptions, check_strength, loss_terms
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -47,7 +46,7 @@ def label_smoothing_loss(
     >>> label_smoothing_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), label_smoothing=0.1)
     tensor(0.2269)
     """
-    label_smoothing = check_range("label_smoothing", label_smoothing, "[0, 1]")
+    label_smoothing = check_strength("label_smoothing", "label_smoothing", label_smoothing, "[0, 1]")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     return terms.reduce((1 - label_smoothing) * terms.ground_truth + label_smoothing * terms.uniform)
 
@@ -58,7 +57,7 @@ class LabelSmoothingLoss(ClassificationLoss):
     function = staticmethod(label_smoothing_loss)
 
     def __init__(self, *, label_smoothing: SupportsFloat, **options: Unpack[LossOptions]) -> None:
-        check_range("label_smoothing", label_smoothing, "[0, 1]")
+        check_strength("label_smoothing", "label_smoothing", label_smoothing, "[0, 1]")
         super().__init__(**options)
         self.label_smoothing = label_smoothing
 
@@ -79,7 +78,7 @@ def ci_loss(
     >>> ci_loss(torch.zeros(1, 4), torch.tensor([0]), beta=1.0)  # uniform: only the cross-entropy remains
     tensor(1.3863)
     """
-    beta = check_range("beta", beta, "[0, inf)")
+    beta = check_strength("ci", "beta", beta, "[0, inf)")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     divergence = terms.uniform - math.log(logits.shape[-1]) * terms.mean_class_weight
     return terms.reduce(terms.ground_truth + beta * divergence)
@@ -91,7 +90,7 @@ class CILoss(ClassificationLoss):
     function = staticmethod(ci_loss)
 
     def __init__(self, *, beta: SupportsFloat, **options: Unpack[LossOptions]) -> None:
-        check_range("beta", beta, "[0, inf)")
+        check_strength("ci", "beta", beta, "[0, inf)")
         super().__init__(**options)
         self.beta = beta
 
@@ -110,7 +109,7 @@ def entropy_ci_loss(
     >>> entropy_ci_loss(torch.zeros(1, 4), torch.tensor([0]), gamma=1.0)
     tensor(0.)
     """
-    gamma = check_range("gamma", gamma, "[0, inf)")
+    gamma = check_strength("entropy_ci", "gamma", gamma, "[0, inf)")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     entropy = -(terms.log_probs.exp() * terms.log_probs).sum(-1).mean(0)
     return terms.reduce(terms.ground_truth - gamma * entropy * terms.example_weight)
@@ -122,7 +121,7 @@ class EntropyCILoss(ClassificationLoss):
     function = staticmethod(entropy_ci_loss)
 
     def __init__(self, *, gamma: SupportsFloat, **options: Unpack[LossOptions]) -> None:
-        check_range("gamma", gamma, "[0, inf)")
+        check_strength("entropy_ci", "gamma", gamma, "[0, inf)")
         super().__init__(**options)
         self.gamma = gamma
 
@@ -143,7 +142,7 @@ def focal_loss(
     >>> focal_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), gamma=3.0)
     tensor(0.0002)
     """
-    gamma = check_range("gamma", gamma, "[0, inf)")
+    gamma = check_strength("focal", "gamma", gamma, "[0, inf)")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
     index = terms.index.expand(len(terms.log_probs), -1).unsqueeze(-1)
     log_prob = terms.log_probs.gather(-1, index).squeeze(-1)  # of the label, (T, B)
@@ -158,6 +157,6 @@ class FocalLoss(ClassificationLoss):
     function = staticmethod(focal_loss)
 
     def __init__(self, *, gamma: SupportsFloat, **options: Unpack[LossOptions]) -> None:
-        check_range("gamma", gamma, "[0, inf)")
+        check_strength("focal", "gamma", gamma, "[0, inf)")
         super().__init__(**options)
         self.gamma = gamma

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, SupportsFloat, TypedDict
 
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import check_choice, check_labels, check_logits, check_scores, check_tensor
+from singleshot.common.checks import check_choice, check_labels, check_logits, check_range, check_scores, check_tensor
 from singleshot.uncertainty import finite_log_softmax
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -73,6 +73,14 @@ def loss_terms(
         mean_class_weight=weight.mean(),
         reduction=reduction,
     )
+
+
+def check_strength(loss: str, name: str, value: SupportsFloat, interval: str) -> float:
+    """Return the strength of a loss as a float; that of another loss is an error."""
+    owner = getattr(value, "loss", loss)
+    if owner != loss:
+        raise ValueError(f"{name} must be the strength of {loss}, got that of {owner}")
+    return check_range(name, value, interval)
 
 
 class LossOptions(TypedDict, total=False):

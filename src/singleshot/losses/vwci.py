@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, SupportsFloat
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import check_passes, check_range, check_scores
-from singleshot.losses.terms import ClassificationLoss, LossOptions, loss_terms
+from singleshot.common.checks import check_passes, check_scores
+from singleshot.losses.terms import ClassificationLoss, LossOptions, check_strength, loss_terms
 from singleshot.uncertainty import DisagreementMeasure, apply_measure, resolve_measure
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def vwci_loss_and_alpha(
     **options: Unpack[LossOptions],
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of :func:`vwci_loss` and the detached α (B,) of every example, computed once."""
-    function, exponent = resolve_measure(measure), 1 / check_range("strength", strength, "(0, inf)")
+    function, exponent = resolve_measure(measure), 1 / check_strength("vwci", "strength", strength, "(0, inf)")
     check_scores(logits, ("(T, B, C)",))
     check_passes(logits)
     terms = loss_terms(logits, labels, **options)
@@ -91,7 +91,7 @@ class VWCILoss(ClassificationLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         resolve_measure(measure)  # fail here, not at the first training step
-        check_range("strength", strength, "(0, inf)")
+        check_strength("vwci", "strength", strength, "(0, inf)")
         super().__init__(**options)
         self.measure = measure
         self.strength = strength

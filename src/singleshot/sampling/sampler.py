@@ -88,16 +88,14 @@ def sample(
                 gradient_passes=gradient_passes,
                 extract=lambda output: _checked((logits or find_logits)(output)),
             )
-    if gradient_passes in (None, samples):
+    if gradient_passes is None or gradient_passes == samples:
         return torch.stack(found)
-    return _with_some_gradients(found, gradient_passes or 0)
+    return _with_some_gradients(found, gradient_passes)
 
 
 def _with_some_gradients(found: list[Tensor], carrying: int) -> Tensor:
     """Stack passes of which only the first carry gradients, scaled up so that they stand for all of them."""
     rest = torch.stack([one.detach() for one in found[carrying:]])
-    if not carrying:
-        return rest
     first: Tensor = _ScaledGradient.apply(torch.stack(found[:carrying]), len(found) / carrying)  # type: ignore[no-untyped-call]
     return torch.cat([first, rest])
 
@@ -305,7 +303,7 @@ def check_arguments(
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
     check_size("samples", samples, least=1)
-    if gradient_passes is not None and check_size("gradient_passes", gradient_passes, least=0) > samples:
+    if gradient_passes is not None and check_size("gradient_passes", gradient_passes, least=1) > samples:
         raise ValueError(f"gradient_passes must be at most samples={samples}, got {gradient_passes}")
     if seed is not None and check_size("seed", seed, least=0) >= 2**63:
         raise ValueError(f"seed must lie in [0, 2**63), got {seed}")

@@ -136,14 +136,16 @@ class Display(Callback):
 
 def tuning_summary(strength: SelfTunedStrength, *, given_back: bool) -> str:
     """Describe the outcome of tuning, with advice if the network is not calibrated on the held-out images."""
-    temperature = f"{strength.temperature:.3g}" if strength.temperature is not None else "unknown"
-    outcome = f"the strength is {float(strength):.3g}; the held-out images need temperature {temperature}"
     after = "; from here on they are trained on as well" if given_back else ""
+    outcome = f"strength tuned to {strength:.3g}"
+    temperature = strength.temperature or 1.0
     if strength.is_calibrated:
-        return f"tuned: {outcome}, which is 1 within chance{after}"
+        return f"{outcome}: the network is calibrated on the held-out images, as far as they can tell{after}"
+    if not 0.05 < temperature < 20:
+        return f"{outcome}: on the held-out images the network is no better than chance, or always right{after}"
     return (
-        f"tuned: {outcome}, which differs from 1 by more than chance{after}. Train longer, or divide the logits by it: "
-        f"`singleshot export RUN --temperature {temperature}`"
+        f"{outcome}: the held-out images still need temperature {temperature:.3g}, which differs from 1 by more than "
+        f"chance{after}. Train longer, or export with --temperature {temperature:.3g}"
     )
 
 

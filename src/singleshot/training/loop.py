@@ -129,7 +129,10 @@ class TrainingLoop:
         if state.scaler:  # empty in a new run
             self.stepper.scaler.load_state_dict(state.scaler)
         if state.strength and self.strength is not None:
-            self.strength.load_state_dict(state.strength)
+            try:
+                self.strength.load_state_dict(state.strength)
+            except ValueError as error:
+                raise ValueError(f"the last checkpoint of {self.run.folder} is damaged: {error}") from None
         return state
 
     def train(self) -> None:
@@ -161,10 +164,10 @@ class TrainingLoop:
     def _train(self) -> None:
         self._save()  # so that any later error leaves a checkpoint
         while True:
-            if self.state.step == (self.state.epochs_closed + 1) * self.schedule.steps_per_epoch:
-                self._close_epoch()
             if self.schedule.is_tuned_at(self.state.step) and self.state.tuned_at != self.state.step:
                 self._tune()
+            if self.state.step == (self.state.epochs_closed + 1) * self.schedule.steps_per_epoch:
+                self._close_epoch()
             if self.state.step == self.schedule.steps:
                 break
             self._step()
@@ -314,5 +317,14 @@ def _load_weights(run: Run, model: nn.Module) -> Checkpoint | None:
         last.load_weights(model)
         return last
     if run.recipe.start_from is not None:
-        Run.open(run.recipe.start_from).checkpoint().load_weights(model)
+        start = Run.open(run.recipe.start_from)
+        same = ("dataset", "train_images", "validation")
+        if run.recipe.is_tuned and not (
+            start.recipe.holds_out and all(getattr(start.recipe, name) == getattr(run.recipe, name) for name in same)
+        ):
+            raise ValueError(
+                f"{start.folder} was trained on images that `strength: auto` would hold out; train it on the same "
+                f"images with --validation {run.recipe.validation:g}, without giving them back"
+            )
+        start.checkpoint().load_weights(model)
     return None

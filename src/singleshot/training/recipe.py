@@ -35,7 +35,7 @@ class Recipe:
     dataset: str = "cifar100"  # a name from `singleshot data list`, or a folder of images by class
     image_size: int = 32  # images are resized to this height and width
     train_images: int | None = None  # use at most this many, stratified by class; None: all
-    validation: float = 0.0  # fraction of these images that is held out to select the best checkpoint
+    validation: float = 0.0  # fraction of these images that is held out to select the best checkpoint, or for auto
     padding: int = 4  # pixels of black padding before a random crop; 0: no crop
     mirror: bool = True  # flip half of the images left to right
 
@@ -50,14 +50,14 @@ class Recipe:
     gradient_passes: int | None = None  # how many of them carry gradients; the others only inform alpha; None: all
     measure: MeasureName = "bhattacharyya"  # vwci: disagreement measure that gives each example its weight
     differentiate_alpha: bool = False  # vwci: propagate gradients through the weight
-    strength: float | Literal["auto"] = 1.0  # vwci: above 1 raises all weights; auto, any loss: held-out images tune it
+    strength: float | Literal["auto"] = 1.0  # vwci: above 1 raises all weights; auto: held-out images tune the loss
     give_back: float | None = None  # auto: train on the held-out images, too, in this last fraction; None: 0.2
     alpha: AlphaName = "example"  # vwci: the weight of each example, or one of two ablations
     beta: float = 0.1  # ci: weight of the KL divergence from uniform
     gamma: float = 0.1  # entropy_ci: weight of the entropy
     label_smoothing: float = 0.1  # label_smoothing: fraction of the target that is uniform
     focus: float = 3.0  # focal: exponent; larger values reduce the weight of correctly classified examples
-    last_share: float | None = None  # use the loss in this last fraction of the steps, cross-entropy before; None: all
+    last_share: float | None = None  # apply the loss in this last fraction of the steps; None: 1, for auto 0.5
     start_from: str | None = None  # trained run to take weights from; only the last fraction, default 0.2, is trained
 
     # Optimization: SGD with a step schedule of the learning rate
@@ -106,7 +106,7 @@ class Recipe:
         """Return the recipe with defaults filled in that depend on other fields; raise ValueError for a bad value."""
         recipe = replace(self, samples=self.passes, last_share=self.share)
         if self.is_tuned:
-            share = 0.2 if self.start_from is None else 0.0
+            share = 0.2 if self.start_from is None and self.share > 0.2 else 0.0
             give_back = share if self.give_back is None else self.give_back
             recipe = replace(recipe, validation=self.validation or 0.1, give_back=give_back)
         for field, is_valid, requirement in _requirements(recipe):
@@ -138,7 +138,11 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
             recipe.gradient_passes is None or 1 <= recipe.gradient_passes <= passes,
             f"lie in [1, samples] = [1, {passes}]",
         ),
-        ("strength", not recipe.is_tuned or recipe.loss in TUNED, f"be a number for {recipe.loss}, not auto"),
+        (
+            "strength",
+            not recipe.is_tuned or recipe.loss in TUNED,
+            f"be 1 for {recipe.loss}; auto is for {', '.join(TUNED)}",
+        ),
         ("strength", recipe.is_tuned or _is_positive(recipe.strength), "be auto, or finite and above 0"),
         ("strength", recipe.is_tuned or uses_alpha or recipe.strength == 1, f"be auto or 1 for {recipe.loss}"),
         (

@@ -121,7 +121,8 @@ class Run:
             return last
         if last.state.best is None:
             raise ValueError(
-                f"{self.folder} has no best checkpoint: no validation images are held out to the end (--validation 0.1)"
+                f"{self.folder} has no best checkpoint: no validation images are held out to the end "
+                "(--validation 0.1 --give-back 0)"
             )
         return self.checkpoints.at(last.state.best.step)
 
