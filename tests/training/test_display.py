@@ -11,7 +11,7 @@ from rich.console import Console
 from singleshot.metrics import Calibration
 from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training import display
-from singleshot.training.display import Display, EpochEvaluation
+from singleshot.training.display import Display, EpochEvaluation, tuning_summary
 from singleshot.training.recipe import Recipe
 from singleshot.training.schedule import Schedule
 from singleshot.training.step import StepResult
@@ -170,7 +170,8 @@ def test_the_outcome_of_tuning_is_printed_once() -> None:
     strength.update(logits=20 * calibrated[0], labels=calibrated[1])
     shown.on_strength(80, strength)
     assert f"need temperature {strength.temperature:.3g}, which differs" in written_to(console)
-    assert f"export with --temperature {strength.temperature:.3g}" in written_to(console)
+    assert "by more than chance; train longer; from here on" in written_to(console)
+    assert f"export with --temperature {strength.temperature:.3g}" in tuning_summary(strength, given_back=False)
     strength.update(logits=calibrated[0], labels=1 - calibrated[1])
     strength.update(logits=20 * calibrated[0], labels=1 - calibrated[0].argmax(1))
     shown.on_strength(80, strength)

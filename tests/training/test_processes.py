@@ -26,8 +26,10 @@ from running import (
 from safetensors.torch import load_file
 
 from singleshot.evaluation.loaded_run import LoadedRun
+from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training import Run
 from singleshot.training.distributed import Processes
+from singleshot.training.inference import logits_of
 from singleshot.training.run import METRICS_LOG
 
 
@@ -48,7 +50,8 @@ def test_two_processes_have_the_gradients_of_one(tmp_path: Path) -> None:
 
 def test_a_run_of_two_processes_prints_once_and_evaluates_all_images(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    started = train_group(2, *TINY, "--loss", "vwci", "--samples", "2", "--epochs", "2", "--output", str(folder))
+    tuned = ["--loss", "vwci", "--samples", "2", "--gradient-passes", "1", "--strength", "auto", "--give-back", "0"]
+    started = train_group(2, *TINY, *tuned, "--epochs", "2", "--output", str(folder))
     finish(*started)
     assert "The run:" in started[0].output
     assert started[1].output == ""
@@ -57,6 +60,12 @@ def test_a_run_of_two_processes_prints_once_and_evaluates_all_images(tmp_path: P
     evaluation = LoadedRun.open(folder, split="validation").evaluate(replicates=0)
     assert Run.open(folder).checkpoint().step == epochs[-1]["step"]
     assert evaluation.result.count == 90
+    updates = [record for record in Run.open(folder).records() if record["kind"] == "strength"]
+    held_out = LoadedRun.open(folder, split="validation")
+    logits, labels = logits_of(held_out.model, held_out.images, held_out.positions, held_out.normalization)
+    alone = SelfTunedStrength("vwci")
+    assert updates[-1]["temperature"] == pytest.approx(alone.update(logits=logits, labels=labels), rel=1e-3)
+    assert updates[-1]["step"] == epochs[-1]["step"]
     for name, value in evaluation.result.metrics().items():
         assert epochs[-1]["validation"][name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
 

@@ -24,7 +24,7 @@ def _evaluated(recipe: Recipe) -> Recipe:
 REGIMES = {
     name: _evaluated(recipe)
     for name, recipe in {
-        "hard-resnet18": _hard("resnet18", 90),
+        "hard-resnet18": _hard("resnet18", 60),
         "hard-vgg16": _hard("vgg16", 90),
     }.items()
 }

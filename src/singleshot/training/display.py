@@ -143,9 +143,10 @@ def tuning_summary(strength: SelfTunedStrength, *, given_back: bool) -> str:
         return f"{outcome}: the network is calibrated on the held-out images, as far as they can tell{after}"
     if not 0.05 < temperature < 20:
         return f"{outcome}: on the held-out images the network is no better than chance, or always right{after}"
+    advice = "train longer" if given_back else f"train longer, or export with --temperature {temperature:.3g}"
     return (
         f"{outcome}: the held-out images still need temperature {temperature:.3g}, which differs from 1 by more than "
-        f"chance{after}. Train longer, or export with --temperature {temperature:.3g}"
+        f"chance; {advice}{after}"
     )
 
 
