@@ -48,7 +48,7 @@ class SelfTunedStrength:
     >>> round(strength.update(logits=logits, labels=labels), 2)  # the temperature: .98 confident, .7 accurate
     4.72
     >>> round(float(strength), 3)
-    0.096
+    0.123
     """
 
     def __init__(self, loss: str = "vwci", *, gain: float = 1.0) -> None:
