@@ -212,3 +212,13 @@ def test_the_strength_of_the_shortest_run_is_tuned() -> None:
         schedule = Schedule(replace(TUNED, batch_size=1, epochs=steps, last_share=0.25, give_back=0.2), 1)
         assert any(schedule.is_tuned_at(step) for step in range(steps + 1)), steps
         assert schedule.first_loss_step < schedule.give_back_step <= steps
+
+
+def test_many_held_out_images_tune_in_two_halves() -> None:
+    schedule, held_out = Schedule(replace(TUNED, batch_size=1), 400), torch.arange(201)
+    tuned = [step for step in range(schedule.steps + 1) if schedule.is_tuned_at(step)]
+    parts = [schedule.tuning_part(step, held_out) for step in tuned]
+    for one, other in itertools.pairwise(parts[:-1]):
+        assert sorted([*one.tolist(), *other.tolist()]) == held_out.tolist()
+    assert torch.equal(parts[-1], held_out)
+    assert torch.equal(schedule.tuning_part(tuned[0], held_out[:199]), held_out[:199])

@@ -206,7 +206,7 @@ class TrainingLoop:
         for batch in shared_batches(
             self.stepper.model,
             self.dataset.train,
-            self.held_out,
+            self.schedule.tuning_part(self.state.step, self.held_out),
             self.normalization,
             self.processes,
             should_stop=lambda: self.interrupts.received is not None,

@@ -17,6 +17,7 @@ from singleshot.training.recipe import Recipe
 
 UPDATES_PER_EPOCH = 4  # of a strength that is tuned
 MIN_STEPS_BETWEEN_UPDATES = 16  # a network needs some steps to respond
+MIN_TO_HALVE = 200  # held-out images, from which on an update takes half of them, for half the time
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,17 @@ class Schedule:
         """Whether the strength is tuned after this many steps: several times per epoch, until images are given back."""
         if not (self.recipe.is_tuned and self.first_loss_step < step <= self.give_back_step):
             return False
-        interval = max(MIN_STEPS_BETWEEN_UPDATES, self.steps_per_epoch // UPDATES_PER_EPOCH)
-        return (step - self.first_loss_step) % interval == 0 or step == self.give_back_step
+        return (step - self.first_loss_step) % self._update_interval == 0 or step == self.give_back_step
+
+    def tuning_part(self, step: int, held_out: Tensor) -> Tensor:
+        """Return the held-out positions for an update: one half and the other in turn, and all for the last update."""
+        if len(held_out) < MIN_TO_HALVE or step == self.give_back_step:
+            return held_out
+        return held_out[(step - self.first_loss_step) // self._update_interval % 2 :: 2]
+
+    @property
+    def _update_interval(self) -> int:
+        return max(MIN_STEPS_BETWEEN_UPDATES, self.steps_per_epoch // UPDATES_PER_EPOCH)
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of a step."""
