@@ -26,6 +26,7 @@ from singleshot.paper.experiments import EXPERIMENTS
 from singleshot.paper.figures import save_figure
 from singleshot.paper.methods import CI, METHODS, base_recipe
 from singleshot.paper.published import CI_MEAN, CI_ORACLE, METRICS
+from singleshot.paper.regimes import REGIMES
 from singleshot.paper.seed_means import Estimate, Runs
 from singleshot.paper.table_formats import MISSING, as_markdown, format_time, markdown_table
 from singleshot.paper.tables import build_table
@@ -99,6 +100,8 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:
             return _versus(method, _base(dataset, model), store)
         case ["figure", number, dataset, model, *models]:
             return _figure(number, dataset, _picture(number, dataset, model, *models), folder)
+        case ["evidence", regime] if regime in REGIMES:
+            return as_markdown(build_table("evidence", REGIMES[regime], SEEDS, store))
         case ["headline", dataset, model, *models]:
             return _headline([_base(dataset, one) for one in (model, *models)], store)
         case ["alpha", *what] if " ".join(what) in SEARCHES:
@@ -106,6 +109,7 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:
             return convert(json.loads((ROOT / "results" / file).read_text(encoding="utf-8")))
     raise ValueError(
         f"unknown marker {marker!r}; use 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
+        "'evidence REGIME', "
         "'figure NUMBER DATA MODEL MODEL...', 'headline DATA MODEL MODEL...' and "
         + ", ".join(f"'{f'alpha {what}'.strip()}'" for what in SEARCHES)
     )

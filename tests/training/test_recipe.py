@@ -12,6 +12,7 @@ from singleshot.training.recipe_file import PresetName, preset
 NAN, INFINITY = float("nan"), float("inf")
 BAD: dict[str, list[Any]] = {
     "image_size": [7, 1025, -1],
+    "classes": [1, 0],
     "train_images": [0, -5],
     "validation": [-0.1, 1.0, NAN],
     "padding": [-1, 33],

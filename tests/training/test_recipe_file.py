@@ -117,6 +117,7 @@ recipes = st.builds(
     dataset=text,
     model=text,
     image_size=st.integers(),
+    classes=st.none() | st.integers(),
     train_images=st.none() | st.integers(),
     validation=finite,
     padding=st.integers(),
@@ -165,7 +166,7 @@ def test_run_recipe_needs_every_field(path: Path) -> None:
 
 def test_a_recipe_of_the_first_version_has_the_settings_it_was_trained_with(path: Path) -> None:
     plain = yaml.safe_load(recipe_text(Recipe(epochs=7)))
-    for name in ("gradient_passes", "strength", "give_back", "alpha"):
+    for name in ("gradient_passes", "strength", "give_back", "alpha", "track", "classes"):
         del plain[name]
     path.write_text(yaml.safe_dump(plain))
     recipe = read_recipe(path)

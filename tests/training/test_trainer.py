@@ -354,3 +354,16 @@ def test_a_strength_is_not_tuned_on_images_that_the_weights_were_trained_on(tmp_
         with pytest.raises(ValueError, match="trained on images that `strength: auto` would hold out"):
             train(quick(loss="vwci", strength="auto", start_from=str(start.folder)), tmp_path / "star")
     train(quick(loss="vwci", strength="auto", start_from=str(held_out.folder)), tmp_path / "star")
+
+
+def test_a_run_with_the_first_classes_knows_no_others(tmp_path: Path) -> None:
+    run = train(quick(classes=3, epochs=1, train_images=60), tmp_path / "run")
+    assert run.info.class_names == ("0", "1", "2")
+    assert run.load_model()(torch.zeros(1, 1, 16, 16)).shape == (1, 3)
+    loaded = LoadedRun.open(run.folder)
+    assert set(loaded.images.labels[loaded.positions].tolist()) == {0, 1, 2}
+    whole, part = load_dataset("digits", image_size=16), load_dataset("digits", image_size=16, classes=3)
+    assert len(part.train) == int((whole.train.labels < 3).sum())
+    assert (part.mean, part.std) == (whole.mean, whole.std)
+    with pytest.raises(ValueError, match=r"classes must lie in \[2, 10\] for digits, got 11"):
+        train(quick(classes=11), tmp_path / "more")

@@ -129,10 +129,11 @@ def _check_data(grids: list[PaperGrid], store: ResultStore, data_root: Path | No
             continue
         facts = {}
         for base in grid.bases:
-            dataset = load_dataset(base.dataset, data_root=data_root, image_size=base.image_size)
-            facts[base.image_size] = data_facts(dataset)
+            size, classes = base.image_size, base.classes
+            dataset = load_dataset(base.dataset, data_root=data_root, image_size=size, classes=classes)
+            facts[size, classes] = data_facts(dataset)
         for job in jobs:
-            if job in store and store[job].data != facts[job.recipe.image_size]:
+            if job in store and store[job].data != facts[job.recipe.image_size, job.recipe.classes]:
                 raise ValueError(
                     f"{store.paths[job.key]} was measured on other images of {job.recipe.dataset}; choose another "
                     "--output, or restore those images"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -36,6 +36,13 @@ class Dataset:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]  # per channel over the training images, pixels scaled to [0, 1]
     std: tuple[float, ...]
+
+    def first_classes(self, count: int) -> Dataset:
+        """Return the images of the first classes. The pixel statistics stay those of all images."""
+        if not 2 <= count <= len(self.class_names):
+            raise ValueError(f"classes must lie in [2, {len(self.class_names)}] for {self.name}, got {count}")
+        train, test = (part.take((part.labels < count).nonzero().squeeze(1)) for part in (self.train, self.test))
+        return replace(self, train=train, test=test, class_names=self.class_names[:count])
 
     @property
     def channels(self) -> int:

@@ -31,7 +31,12 @@ def list_datasets() -> list[str]:
 
 
 def load_dataset(
-    name: str, *, data_root: Path | None = None, image_size: int = 32, skip_unreadable: bool = False
+    name: str,
+    *,
+    data_root: Path | None = None,
+    image_size: int = 32,
+    skip_unreadable: bool = False,
+    classes: int | None = None,
 ) -> Dataset:
     """Load a dataset with all images resized to one size. Decoded images are cached.
 
@@ -40,6 +45,7 @@ def load_dataset(
         data_root: the folder of all datasets; None uses $SINGLESHOT_DATA, then the user's cache.
         image_size: height and width in pixels.
         skip_unreadable: skip unreadable images with a warning instead of raising an error.
+        classes: use the images of the first classes only; None uses all.
     """
     from singleshot.common.checks import check_size
 
@@ -47,10 +53,13 @@ def load_dataset(
     if name == "digits":  # bundled with scikit-learn
         from singleshot.data.formats.digits import digits_dataset
 
-        return digits_dataset(size)
-    from singleshot.data.cache import load_source
+        dataset = digits_dataset(size)
+    else:
+        from singleshot.data.cache import load_source
 
-    return load_source(find_source(name, resolve_data_root(data_root)), size, skip_unreadable=skip_unreadable)
+        source = find_source(name, resolve_data_root(data_root))
+        dataset = load_source(source, size, skip_unreadable=skip_unreadable)
+    return dataset if classes is None else dataset.first_classes(classes)
 
 
 def find_source(name: str, root: Path) -> ImageSource:

@@ -78,7 +78,13 @@ class LoadedRun:
 def _split_images(run: Run, split: str, data_root: Path | None) -> tuple[Images, Tensor]:
     recipe = run.recipe
     # Training fails on unreadable images unless it skips them too.
-    dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=True)
+    dataset = load_dataset(
+        recipe.dataset,
+        data_root=data_root,
+        image_size=recipe.image_size,
+        classes=recipe.classes,
+        skip_unreadable=True,
+    )
     run.check_dataset(dataset)
     if split == "test":
         return dataset.test, torch.arange(len(dataset.test))

@@ -67,7 +67,8 @@ def estimate_seconds(jobs: Sequence[TrainingJob], *, data_root: Path | None = No
     estimates = {}
     for job in jobs:
         recipe = job.recipe
-        dataset = load(recipe.dataset, data_root=data_root, image_size=recipe.image_size)
+        size, classes = recipe.image_size, recipe.classes
+        dataset = load(recipe.dataset, data_root=data_root, image_size=size, classes=classes)
         trained, _ = split_training(
             dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
         )

@@ -103,7 +103,8 @@ class TrainingJob(Job):
             recipe = replace(recipe, start_from=name)
         _wait_until_free(folder)
         train(recipe, folder, data_root=data_root, callback=callback)
-        dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=recipe.image_size)
+        size, classes = recipe.image_size, recipe.classes
+        dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=size, classes=classes)
         return measure(self, Run.open(folder), dataset)
 
 

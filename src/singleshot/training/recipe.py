@@ -23,7 +23,14 @@ PrecisionName = Literal["float32", "bfloat16", "float16"]
 
 RENAMED = {"variance": "measure", "epsilon": "label_smoothing"}
 """Field names of version 0.1 and their present names: stored recipes and results of that version are still read."""
-ADDED = {"gradient_passes": None, "strength": 1.0, "give_back": None, "alpha": "example", "track": False}
+ADDED = {
+    "gradient_passes": None,
+    "strength": 1.0,
+    "give_back": None,
+    "alpha": "example",
+    "track": False,
+    "classes": None,
+}
 """Fields that recipes of version 0.1 lack, with the values that those runs had."""
 
 
@@ -34,6 +41,7 @@ class Recipe:
     # Data
     dataset: str = "cifar100"  # a name from `singleshot data list`, or a folder of images by class
     image_size: int = 32  # images are resized to this height and width
+    classes: int | None = None  # use the images of the first classes only; None: all
     train_images: int | None = None  # use at most this many, stratified by class; None: all
     validation: float = 0.0  # fraction of these images that is held out to select the best checkpoint, or for auto
     padding: int = 4  # pixels of black padding before a random crop; 0: no crop
@@ -126,6 +134,7 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
         ("image_size", 8 <= recipe.image_size <= 1024, "lie in [8, 1024]"),
         # Its five pooling layers and its fully connected layers require this size.
         ("image_size", recipe.model != "vgg16" or 32 <= recipe.image_size <= 63, "lie in [32, 63] for vgg16"),
+        ("classes", recipe.classes is None or recipe.classes >= 2, "be at least 2"),
         ("train_images", recipe.train_images is None or recipe.train_images >= 1, "be at least 1"),
         ("validation", 0 <= recipe.validation < 1, "lie in [0, 1)"),
         ("padding", 0 <= recipe.padding <= recipe.image_size, "lie in [0, image_size]"),

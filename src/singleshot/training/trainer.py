@@ -55,7 +55,11 @@ def train(
     cudnn = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
     with torch.random.fork_rng(devices=cuda), cudnn:
         dataset = load_dataset(
-            recipe.dataset, data_root=data_root, image_size=recipe.image_size, skip_unreadable=skip_unreadable
+            recipe.dataset,
+            data_root=data_root,
+            image_size=recipe.image_size,
+            classes=recipe.classes,
+            skip_unreadable=skip_unreadable,
         )
         run = Run(folder, recipe, RunInfo.of(dataset, describe_environment()))
         torch.manual_seed(derived_seed(recipe.seed, "weights"))
