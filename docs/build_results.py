@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -101,7 +102,8 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:
         case ["figure", number, dataset, model, *models]:
             return _figure(number, dataset, _picture(number, dataset, model, *models), folder)
         case ["evidence", regime] if regime in REGIMES:
-            return as_markdown(build_table("evidence", REGIMES[regime], SEEDS, store))
+            table = build_table("evidence", REGIMES[regime], SEEDS, store)
+            return as_markdown(replace(table, rows=tuple(row for row in table.rows if row.seeds)))
         case ["headline", dataset, model, *models]:
             return _headline([_base(dataset, one) for one in (model, *models)], store)
         case ["alpha", *what] if " ".join(what) in SEARCHES:
