@@ -40,7 +40,7 @@ def test_a_run_has_the_metrics_of_its_predictions_and_is_loaded_once(
 
         monkeypatch.setattr(target, function, counted)
 
-    count(runs, "load_dataset", "data")
+    count(runs, "load_images", "data")
     count(Run, "new_model", "model")
     count(runs, "write_predictions", "file")
     plain = runs.LoadedRun.open(run.folder).evaluate(replicates=20)

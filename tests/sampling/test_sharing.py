@@ -199,7 +199,7 @@ class Doubled(torch.autograd.Function):
 
 
 class Composed(nn.Module):
-    """Code of the caller's own between the layers."""
+    """Custom code between the layers."""
 
     def __init__(self, way: str) -> None:
         super().__init__()

@@ -162,7 +162,7 @@ def test_only_the_last_share_uses_the_loss(tmp_path: Path) -> None:
 def test_a_changed_data_set_is_refused_on_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(quick(epochs=1), tmp_path / "run")
     other = replace(load_dataset("digits", image_size=16), mean=(0.5,))
-    monkeypatch.setattr("singleshot.training.trainer.load_dataset", lambda *args, **options: other)
+    monkeypatch.setattr("singleshot.training.schedule.load_dataset", lambda *args, **options: other)
     with pytest.raises(ValueError, match="the images or classes of digits have changed"):
         train(quick(epochs=1), tmp_path / "run")
 
@@ -307,7 +307,7 @@ def test_a_changed_data_set_is_not_evaluated(tmp_path: Path, monkeypatch: pytest
     run = train(quick(epochs=1), tmp_path / "run")
     whole = load_dataset("digits", image_size=16)
     fewer = replace(whole, test=whole.test.take(torch.arange(10)))
-    monkeypatch.setattr("singleshot.evaluation.loaded_run.load_dataset", lambda *args, **options: fewer)
+    monkeypatch.setattr("singleshot.training.schedule.load_dataset", lambda *args, **options: fewer)
     with pytest.raises(ValueError, match="was trained on other data"):
         LoadedRun.open(run.folder)
 

@@ -120,8 +120,8 @@ def reproduce(  # noqa: PLR0917
 
 def _check_data(grids: list[PaperGrid], store: ResultStore, data_root: Path | None) -> None:
     """Raise ValueError before the first run if images are missing, or differ from those of stored results."""
-    from singleshot.data import load_dataset
     from singleshot.grid.training_job import data_facts
+    from singleshot.training.schedule import load_images
 
     for grid in grids:
         jobs = grid.jobs(store)
@@ -129,9 +129,7 @@ def _check_data(grids: list[PaperGrid], store: ResultStore, data_root: Path | No
             continue
         facts = {}
         for base in grid.bases:
-            size, classes = base.image_size, base.classes
-            dataset = load_dataset(base.dataset, data_root=data_root, image_size=size, classes=classes)
-            facts[size, classes] = data_facts(dataset)
+            facts[base.image_size, base.classes] = data_facts(load_images(base, data_root=data_root))
         for job in jobs:
             if job in store and store[job].data != facts[job.recipe.image_size, job.recipe.classes]:
                 raise ValueError(

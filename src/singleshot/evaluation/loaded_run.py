@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from singleshot.common.checks import check_choice
-from singleshot.data import Images, load_dataset
+from singleshot.data import Images
 from singleshot.data.augmentation import Normalization
 from singleshot.evaluation.evaluation import Evaluation, evaluate_batches
 from singleshot.evaluation.formatting import amount
@@ -18,7 +18,7 @@ from singleshot.predictions import write_predictions
 from singleshot.training.distributed import select_device
 from singleshot.training.inference import logits_of
 from singleshot.training.run import Run
-from singleshot.training.schedule import trained_and_held_out
+from singleshot.training.schedule import load_images, trained_and_held_out
 
 SPLITS = ("test", "validation", "train")
 
@@ -78,13 +78,7 @@ class LoadedRun:
 def _split_images(run: Run, split: str, data_root: Path | None) -> tuple[Images, Tensor]:
     recipe = run.recipe
     # Training fails on unreadable images unless it skips them too.
-    dataset = load_dataset(
-        recipe.dataset,
-        data_root=data_root,
-        image_size=recipe.image_size,
-        classes=recipe.classes,
-        skip_unreadable=True,
-    )
+    dataset = load_images(recipe, data_root=data_root, skip_unreadable=True)
     run.check_dataset(dataset)
     if split == "test":
         return dataset.test, torch.arange(len(dataset.test))

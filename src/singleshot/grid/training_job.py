@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from singleshot.common.environment import HARDWARE, describe_environment
 from singleshot.common.files import FolderNotUsableError, exclusive
-from singleshot.data import Dataset, Images, load_dataset
+from singleshot.data import Dataset, Images
 from singleshot.data.augmentation import Normalization
 from singleshot.evaluation.details import measure_details
 from singleshot.grid.job import Job, Rescaled, Result, hash_key
@@ -27,7 +27,7 @@ from singleshot.training.inference import evaluation_mode, image_batches, logits
 from singleshot.training.recipe import RENAMED, Recipe
 from singleshot.training.recipe_file import checked_values
 from singleshot.training.run import Record, Run
-from singleshot.training.schedule import trained_and_held_out
+from singleshot.training.schedule import load_images, trained_and_held_out
 from singleshot.training.trainer import train
 
 MEASURED_PASSES = 5
@@ -103,9 +103,7 @@ class TrainingJob(Job):
             recipe = replace(recipe, start_from=name)
         _wait_until_free(folder)
         train(recipe, folder, data_root=data_root, callback=callback)
-        size, classes = recipe.image_size, recipe.classes
-        dataset = load_dataset(recipe.dataset, data_root=data_root, image_size=size, classes=classes)
-        return measure(self, Run.open(folder), dataset)
+        return measure(self, Run.open(folder), load_images(recipe, data_root=data_root))
 
 
 def _key_fields(recipe: Recipe) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from singleshot.sampling.arguments import check_arguments, device_of
 from singleshot.sampling.noise import calling_module, check_noise, no_noise_message, noise_layers
-from singleshot.sampling.sampler import check_arguments, device_of, noise_in_mode, shared_passes
+from singleshot.sampling.sampler import noise_in_mode, shared_passes
 from singleshot.sampling.state import frozen_buffers, random_state, sampled_by_this_thread
 
 

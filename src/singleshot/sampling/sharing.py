@@ -27,34 +27,20 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from singleshot.sampling.noise import FUNCTIONAL_NOISE
-from singleshot.sampling.state import generator_state, is_lazy
+from singleshot.sampling.state import generator_state
+from singleshot.sampling.torch_calls import (
+    EXPOSING,
+    METADATA,
+    VALUES,
+    address_of,
+    announced_writes,
+    check_rate,
+    version_of,
+)
 
 MAX_UNUSED = 32
 """Passes after which an unused cached call is dropped, in passes without gradients."""
 Key = tuple[Any, ...]
-
-_METADATA = frozenset(
-    [
-        Tensor.size, Tensor.dim, Tensor.ndimension, Tensor.numel, Tensor.nelement, Tensor.__len__, Tensor.stride,
-        Tensor.is_contiguous, Tensor.is_floating_point, Tensor.is_complex, Tensor.get_device, Tensor.element_size,
-        Tensor.is_inference, Tensor.requires_grad_, torch.is_floating_point, torch.is_complex,
-        torch.numel, *(getattr(Tensor, name).__get__ for name in (
-            "shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "grad_fn", "layout", "is_cuda", "is_sparse",
-            "is_quantized", "is_meta", "is_mps", "is_nested", "grad", "_version",
-        )),
-    ]
-)  # fmt: skip
-"""Calls that do not read the values of a tensor. They are passed through."""
-_SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
-_EXPOSING = frozenset(
-    [Tensor.numpy, Tensor.__array__, Tensor.__dlpack__, Tensor.register_hook, Tensor.retain_grad, _SET_DATA]
-)
-"""Calls after which a tensor may change unnoticed, or belongs to one pass. It is not shared."""
-_IN_PLACE_OPERATORS = frozenset(
-    ["__setitem__", *(f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
-    "and", "or", "xor", "lshift", "rshift"))]
-)  # fmt: skip
-_VALUES = (int, float, bool, str, bytes, complex, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 class StaleTensorError(BaseException):
@@ -154,13 +140,13 @@ class SharedCalls(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _METADATA or torch._C._functorch.peek_interpreter_stack() is not None:
+        if func in METADATA or torch._C._functorch.peek_interpreter_stack() is not None:
             return func(*args, **kwargs)
-        if func in _EXPOSING:
+        if func in EXPOSING:
             self.forget(args[:1])
             return func(*args, **kwargs)
         if func in FUNCTIONAL_NOISE:
-            _check_rate(func, *args, **kwargs)
+            check_rate(func, *args, **kwargs)
         return self.call(func, func, args, kwargs)
 
     def call(
@@ -188,13 +174,13 @@ class SharedCalls(TorchFunctionMode):
             for storage, write in call.writes:
                 storage.seen = write
             return call.output if isinstance(call.output, Tensor) else _copied(call.output)
-        announced = _announced_writes(name, kwargs, tensors)
+        announced = announced_writes(name, kwargs, tensors)
         self._check_current(reads, announced)
-        before = [_version(tensor) for tensor in tensors]
+        before = [version_of(tensor) for tensor in tensors]
         generator = (self._generator or generator_state(self.device)) if key is not None else None
         self._generator = None
         output = function(*args, **kwargs)
-        written = [tensor for tensor, version in zip(tensors, before, strict=True) if _version(tensor) != version]
+        written = [tensor for tensor, version in zip(tensors, before, strict=True) if version_of(tensor) != version]
         written += (tensor for tensor in announced if tensor.is_inference())  # which has no version
         if key is not None:
             self._generator = generator_state(self.device)
@@ -244,7 +230,7 @@ class SharedCalls(TorchFunctionMode):
     def _describe(self, items: Iterable[Any], into: Description) -> None:
         for item in items:
             kind = type(item)
-            if kind in _VALUES:
+            if kind in VALUES:
                 into.parts += (kind, item)
             elif item is None or item is Ellipsis:
                 into.parts.append(item)
@@ -262,7 +248,7 @@ class SharedCalls(TorchFunctionMode):
             elif isinstance(item, (tuple, list, dict)):
                 into.parts += (kind, len(item))
                 self._describe(item.items() if isinstance(item, dict) else item, into)
-            elif isinstance(item, _VALUES):  # of a subclass
+            elif isinstance(item, VALUES):  # of a subclass
                 into.parts += (kind, item)
             elif kind is slice:
                 into.parts.append(slice)
@@ -290,7 +276,7 @@ class SharedCalls(TorchFunctionMode):
     def _cache(self, key: Key, output: Any, reads: list[_Storage], written: list[Tensor]) -> None:
         leaves = [output] if isinstance(output, Tensor) else tree_flatten(output)[0]
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        is_known = all(leaf is None or isinstance(leaf, (Tensor, *_VALUES)) for leaf in leaves)
+        is_known = all(leaf is None or isinstance(leaf, (Tensor, *VALUES)) for leaf in leaves)
         # A call without tensors is a switch such as set_grad_enabled, to be set in every pass.
         if not is_known or not (reads or tensors):
             self._note_uncached(reads, written)
@@ -344,7 +330,7 @@ class SharedCalls(TorchFunctionMode):
         return [] if call is None else call.made
 
     def _track(self, tensor: Tensor, maker: Key | None) -> _Storage:
-        address = _address(tensor)
+        address = address_of(tensor)
         storage = self._storages.get(address)
         if storage is None:
             storage = self._storages[address] = _Storage(address, maker, self._pass)
@@ -353,36 +339,9 @@ class SharedCalls(TorchFunctionMode):
         return storage
 
     def _storage_of(self, tensor: Tensor) -> _Storage | None:
-        return self._of_tensor.get(id(tensor)) or self._storages.get(_address(tensor))
-
-
-def _check_rate(func: Any, input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any) -> None:
-    if p == 1 and training:
-        raise ValueError(f"{func.__name__} has rate 1, which drops everything; use a lower rate")
-
-
-def _announced_writes(name: Any, kwargs: dict[str, Any], tensors: list[Tensor]) -> list[Tensor]:
-    """The tensors that a call writes to, judging by its name, ``inplace=True`` or ``out=``."""
-    spelled = getattr(name, "__name__", "")
-    if spelled.startswith("__"):
-        return tensors[:1] if spelled in _IN_PLACE_OPERATORS else []
-    if spelled.endswith("_") or kwargs.get("inplace") is True or getattr(name, "inplace", False) is True:
-        return tensors if spelled.startswith("_foreach") else tensors[:1]
-    out = kwargs.get("out")
-    return [out] if isinstance(out, Tensor) else list(out or ())
+        return self._of_tensor.get(id(tensor)) or self._storages.get(address_of(tensor))
 
 
 def _copied(output: Any) -> Any:
     """The same tensors in new containers: a caller may change a list or a dict."""
     return tree_map(lambda leaf: leaf, output)
-
-
-def _version(tensor: Tensor) -> int:
-    return 0 if is_lazy(tensor) or tensor.is_inference() else tensor._version
-
-
-def _address(tensor: Tensor) -> int:
-    try:
-        return int(tensor.untyped_storage()._cdata)
-    except (NotImplementedError, RuntimeError, ValueError):  # a sparse or lazy tensor has no storage
-        return id(tensor)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import signal
-import threading
 import time
 from dataclasses import asdict, replace
-from types import FrameType
 from typing import Any, NoReturn
 
 import torch
@@ -24,6 +21,7 @@ from singleshot.training.checkpoint import Best, Checkpoint, EpochSums, Training
 from singleshot.training.display import Callback, EpochEvaluation
 from singleshot.training.distributed import Processes, ProcessLostError, lost_process_errors
 from singleshot.training.inference import evaluate, shared_batches
+from singleshot.training.interrupts import Interrupts
 from singleshot.training.recipe_file import recipe_text
 from singleshot.training.run import Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed, unused_positions
@@ -31,34 +29,6 @@ from singleshot.training.step import DivergedError, Stepper
 
 LOG_INTERVAL = 50  # steps
 MAX_TRACKED = 5000  # images of a part that is tracked
-
-
-class Interrupts:
-    """Records a first SIGINT or SIGTERM in ``received``; a second SIGINT ends the process immediately."""
-
-    def __init__(self) -> None:
-        self.received: signal.Signals | None = None
-        self._previous: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():  # other threads cannot set handlers
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._record)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        if kind is ProcessLostError and self._previous:  # torchrun sends SIGTERM to the processes that survive
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-    def _record(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None and number == signal.SIGINT:
-            os._exit(128 + number)
-        self.received = signal.Signals(number)
-        if number == signal.SIGINT:
-            # Not print(), which the signal may have interrupted.
-            os.write(2, b"\nsaving after this step; press Ctrl-C again to exit immediately\n")
 
 
 class TrainingLoop:

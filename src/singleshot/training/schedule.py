@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from singleshot.common.splits import balanced_order, split_training
-from singleshot.data import Images
+from singleshot.data import Dataset, Images, load_dataset
 from singleshot.data.augmentation import Normalization, Shifts, shift_and_mirror
 from singleshot.training.distributed import Processes
 from singleshot.training.recipe import Recipe
@@ -84,6 +85,17 @@ class Schedule:
     def is_evaluated(self, epoch: int) -> bool:
         """Whether held-out images are evaluated after this epoch, counted from 1."""
         return epoch % self.recipe.evaluate_every == 0 or epoch == self.recipe.epochs
+
+
+def load_images(recipe: Recipe, *, data_root: Path | None = None, skip_unreadable: bool = False) -> Dataset:
+    """Load the data set of a recipe, in its image size and with its classes."""
+    return load_dataset(
+        recipe.dataset,
+        data_root=data_root,
+        image_size=recipe.image_size,
+        skip_unreadable=skip_unreadable,
+        classes=recipe.classes,
+    )
 
 
 def trained_and_held_out(recipe: Recipe, labels: Tensor) -> tuple[Tensor, Tensor]:

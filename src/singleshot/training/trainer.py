@@ -10,13 +10,13 @@ import torch
 from singleshot.common.environment import describe_environment
 from singleshot.common.errors import StoppedError
 from singleshot.common.files import FolderNotUsableError, exclusive
-from singleshot.data import Dataset, load_dataset
+from singleshot.data import Dataset
 from singleshot.training.display import Callback
 from singleshot.training.distributed import Processes, ProcessLostError, process_group
 from singleshot.training.loop import TrainingLoop
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import Run, RunInfo, recipe_differences, require_tensorboard
-from singleshot.training.schedule import derived_seed
+from singleshot.training.schedule import derived_seed, load_images
 
 
 def train(
@@ -54,13 +54,7 @@ def train(
     cuda = [processes.device] if processes.device.type == "cuda" else []
     cudnn = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
     with torch.random.fork_rng(devices=cuda), cudnn:
-        dataset = load_dataset(
-            recipe.dataset,
-            data_root=data_root,
-            image_size=recipe.image_size,
-            classes=recipe.classes,
-            skip_unreadable=skip_unreadable,
-        )
+        dataset = load_images(recipe, data_root=data_root, skip_unreadable=skip_unreadable)
         run = Run(folder, recipe, RunInfo.of(dataset, describe_environment()))
         torch.manual_seed(derived_seed(recipe.seed, "weights"))
         model = run.new_model()  # an invalid recipe has raised by now, before anything is written
