@@ -200,3 +200,42 @@ def test_mistakes_are_one_message_and_exit_code_2(
         written = capsys.readouterr()
         assert message in written.err, args
         assert written.out == "", args
+
+
+def test_stored_results_are_verified_to_the_bit(tmp_path: Path) -> None:
+    measured = run(*SMALL_RUNS, "fig2", *DIGITS, cwd=tmp_path)
+    assert measured.returncode == 0, measured.stderr
+    same = run(*SMALL_RUNS, "verify", "--jobs", "1", cwd=tmp_path)
+    assert same.returncode == 0, same.stderr
+    assert re.search(r"same  digits resnet18, cross_entropy, seed 0 \(", same.stdout)
+
+    (file,) = (tmp_path / "reproduce" / "results").rglob("*.json")
+    content = json.loads(file.read_text())
+    content["rescaled"]["temperature"] *= 1 + 1e-12
+    file.write_text(json.dumps(content))
+    changed = run(*SMALL_RUNS, "verify", "--results", str(file), "--json", cwd=tmp_path)  # the repeated run is kept
+    assert changed.returncode == 1
+    assert "1 of 1 result could not be reproduced" in changed.stderr
+    ((field,),) = json.loads(changed.stdout)["different"].values()
+    assert field.startswith("rescaled.temperature: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "has no results to verify"), ("{", "cannot be read"), ("[]", "its format is None"), ("1", "its format is")],
+)
+def test_folders_without_valid_results_are_not_verified(
+    content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / "a.json").write_text(content)
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", "verify", "--results", str(tmp_path), "--output", str(tmp_path / "out")])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["reproduce", "verify", "--results", str(tmp_path / "missing")])
+    assert "missing does not exist" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["reproduce", "fig2", "--results", str(tmp_path)])
+    assert "--results belongs to" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from singleshot.sampling import noise_layers
 
 
 def test_the_list_is_sorted_and_a_copy() -> None:
-    assert list_models() == ["densenet40_12", "resnet18", "resnet34", "vgg16", "wide_resnet16_8"]
+    assert list_models() == ["densenet40_12", "resnet18", "resnet34", "small_cnn", "vgg16", "wide_resnet16_8"]
     list_models().clear()
     assert list_models()
 
@@ -30,7 +30,14 @@ def test_every_name_builds_and_noise_is_the_share_that_is_dropped(name: str) -> 
     for invalid in (1.0, -0.1, float("nan")):
         with pytest.raises(ValueError, match=r"noise must lie in \[0, 1\)"):
             create_model(name, 10, noise=invalid)
-    defaults = {"vgg16": 0.5, "wide_resnet16_8": 0.3, "densenet40_12": 0.2, "resnet18": 0.5, "resnet34": 0.5}
+    defaults = {
+        "vgg16": 0.5,
+        "wide_resnet16_8": 0.3,
+        "densenet40_12": 0.2,
+        "resnet18": 0.5,
+        "resnet34": 0.5,
+        "small_cnn": 0.2,
+    }
     for noise in (None, 0.25):
         with torch.device("meta"):
             network = create_model(name, 10, noise=noise)

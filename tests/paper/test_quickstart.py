@@ -173,5 +173,6 @@ def test_the_small_net_has_its_noise_in_the_classifier() -> None:
     assert not torch.equal(model(images), model(images))
     model.eval()
     assert torch.equal(model(images), model(images))
-    with pytest.raises(ValueError, match="image_size must be even"):
-        SmallCNN(10, image_size=7)
+    assert SmallCNN(10, width=0.5)(torch.randn(2, 1, 28, 28)).shape == (2, 10)
+    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\)"):
+        SmallCNN(10, dropout=1.0)

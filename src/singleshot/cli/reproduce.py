@@ -19,7 +19,19 @@ if TYPE_CHECKING:
     from singleshot.paper.output import Output
 
 Experiment = Literal[
-    "table1", "table2", "table3", "tableA", "tableB", "fig1", "fig2", "fig4", "fig5", "evidence", "all", "status"
+    "table1",
+    "table2",
+    "table3",
+    "tableA",
+    "tableB",
+    "fig1",
+    "fig2",
+    "fig4",
+    "fig5",
+    "evidence",
+    "all",
+    "status",
+    "verify",
 ]
 TableFormat = Literal["text", "markdown", "latex", "csv"]
 
@@ -35,6 +47,7 @@ def reproduce(  # noqa: PLR0917
     jobs: int = 0,
     engine: Literal["local", "dask"] = "local",
     scheduler: str | None = None,
+    results: Path | None = None,
     data_root: Path | None = None,
     dry_run: bool = False,
     table_format: Annotated[TableFormat, arg(name="format")] = "text",
@@ -48,14 +61,18 @@ def reproduce(  # noqa: PLR0917
     Every run is named after its recipe: a finished run is never repeated, and repeating the command resumes an
     interrupted grid. Results are JSON files in OUTPUT/results, runs with their weights are in OUTPUT/runs, tables in
     OUTPUT/tables and figures in OUTPUT/figures; OUTPUT/report.html shows the methods of the first network. "status"
-    shows the progress of the grid in OUTPUT and changes nothing.
+    shows the progress of the grid in OUTPUT and changes nothing. "verify" repeats every run with a stored result and
+    compares all numbers to the bit; a difference ends it with exit code 1.
 
     Example: singleshot reproduce table1 --dataset digits --model resnet18 --seeds 3 --jobs 2
+
+    Verify: singleshot reproduce verify --results results/runs/digits
 
     Many machines: singleshot reproduce all --scale paper --engine dask --scheduler tcp://HOST:8786
 
     Args:
-        experiment: what to measure; "all" for the whole paper, "status" to show the progress.
+        experiment: what to measure; "all" for the whole paper, "status" to show the progress, "verify" to repeat stored
+            runs.
         dataset: a name listed by `singleshot data list`, or a folder; by default tiny_imagenet for tableA and cifar100
             for the others, and the data sets of the paper at its scale.
         model: a network; repeat the flag for several. By default resnet18 and vgg16, and those of the paper at its
@@ -68,6 +85,7 @@ def reproduce(  # noqa: PLR0917
             time, it is only the number of workers that --dry-run assumes.
         engine: "local" processes, or the workers of a "dask" cluster (the extra singleshot[cluster]).
         scheduler: address of the dask scheduler.
+        results: verify: a folder of stored results, or one result file; by default OUTPUT/results.
         data_root: folder of the data sets; by default $SINGLESHOT_DATA, then the user's cache.
         dry_run: list the runs, which are finished and the estimated time of the others, and exit.
         table_format: format of the printed tables; OUTPUT/tables always has all formats.
@@ -84,6 +102,13 @@ def reproduce(  # noqa: PLR0917
     if experiment == "status":
         show_status(output, as_json=as_json)
         return
+    if experiment == "verify":
+        from singleshot.cli.verify import verify
+
+        verify(results or output / "results", output, jobs=jobs or usable_cores(), data_root=data_root, as_json=as_json)
+        return
+    if results is not None:
+        raise ValueError("--results belongs to the experiment verify")
     if experiment != "evidence" and regime:
         raise ValueError("--regime belongs to the experiment evidence")
     if experiment == "evidence" and (dataset or model):

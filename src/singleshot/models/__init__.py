@@ -1,4 +1,4 @@
-"""The networks of the paper with noise layers, and a registry of them by name."""
+"""The networks of the paper and a small one, with noise layers, and a registry of them by name."""
 
 from singleshot.models.densenet import DenseNet, densenet40_12
 from singleshot.models.registry import create_model, list_models
