@@ -44,7 +44,7 @@ def main() -> None:
     tried = found.setdefault(args.regime, [])
     for epochs in EPOCHS:
         if epochs not in [one["epochs"] for one in tried]:
-            base = replace(REGIMES[args.regime], epochs=epochs, evaluate_every=max(1, epochs // 10))
+            base = replace(REGIMES[args.regime].recipe, epochs=epochs, evaluate_every=max(1, epochs // 10))
             with tempfile.TemporaryDirectory() as folder:
                 run = train(job_of(base, "baseline", seed=0).recipe, Path(folder) / "run", data_root=args.data_root)
                 curve = tracked_epochs(run.records())

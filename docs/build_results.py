@@ -30,7 +30,7 @@ from singleshot.paper.published import CI_MEAN, CI_ORACLE, METRICS
 from singleshot.paper.regimes import REGIMES
 from singleshot.paper.seed_means import Estimate, Runs
 from singleshot.paper.table_formats import MISSING, as_markdown, format_time, markdown_table
-from singleshot.paper.tables import build_table
+from singleshot.paper.tables import build_table, evidence_table
 from singleshot.training.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,7 +102,7 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:
         case ["figure", number, dataset, model, *models]:
             return _figure(number, dataset, _picture(number, dataset, model, *models), folder)
         case ["evidence", regime] if regime in REGIMES:
-            table = build_table("evidence", REGIMES[regime], SEEDS, store)
+            table = evidence_table(regime, SEEDS, store)
             return as_markdown(replace(table, rows=tuple(row for row in table.rows if row.seeds)))
         case ["headline", dataset, model, *models]:
             return _headline([_base(dataset, one) for one in (model, *models)], store)

@@ -15,7 +15,6 @@ from singleshot.grid.training_job import TrainingJob
 from singleshot.models import list_models
 from singleshot.paper.experiments import (
     EXPERIMENTS,
-    PAPER,
     REQUEST_FILE,
     GridRequest,
     PaperGrid,
@@ -24,7 +23,8 @@ from singleshot.paper.experiments import (
 )
 from singleshot.paper.methods import EPSILONS, METHODS, SMALL_MODELS, base_recipe, job_of
 from singleshot.paper.published import published_rows
-from singleshot.paper.regimes import EVIDENCE, REGIMES
+from singleshot.paper.regimes import REGIMES
+from singleshot.paper.tables import TITLES
 
 BASE = base_recipe("small", dataset="digits", model="resnet18")
 
@@ -72,14 +72,14 @@ def test_held_out_images_select_the_label_smoothing(tmp_path: Path) -> None:
 def test_every_method_has_a_valid_recipe_at_every_scale(dataset: str, tmp_path: Path) -> None:
     for model in list_models():
         for scale in ("paper", "small"):
-            (grid,) = request_for(*PAPER, dataset=dataset, models=(model,), seeds=1, scale=scale).grids()
+            (grid,) = request_for(*EXPERIMENTS, dataset=dataset, models=(model,), seeds=1, scale=scale).grids()
             for job in grid.jobs(ResultStore(tmp_path)):
                 assert job.recipe == job.recipe.resolved()
                 assert (job.recipe.dataset, job.recipe.model) == (dataset, model)
 
 
 def test_the_default_networks_and_data_sets_are_those_of_the_paper() -> None:
-    for experiment in PAPER:
+    for experiment in EXPERIMENTS:
         grids = request_for(experiment, scale="paper").grids()
         found = {(base.dataset, base.model) for grid in grids for base in grid.bases}
         if experiment.startswith("table"):
@@ -153,14 +153,14 @@ def test_damaged_requests_are_refused(tmp_path: Path) -> None:
 def test_evidence_is_a_grid_for_each_regime_and_not_part_of_the_paper(tmp_path: Path) -> None:
     request = request_for("evidence", seeds=2)
     grids = request.grids()
-    assert [grid.bases for grid in grids] == [(base,) for base in REGIMES.values()]
+    assert [grid.bases for grid in grids] == [(regime.recipe,) for regime in REGIMES.values()]
     (grid,) = msgspec.structs.replace(request, regimes=("hard-resnet18",)).grids()
-    assert grid.bases == (REGIMES["hard-resnet18"],)
+    assert grid.bases == (REGIMES["hard-resnet18"].recipe,)
     jobs = grid.jobs(ResultStore(tmp_path))
     trained = {method: job_of(grid.bases[0], method, seed=1) for method in METHODS}
-    for row in EVIDENCE:
-        method = {"ts_case1": "baseline", "ts_case2": "held_out_baseline"}.get(row, row)
-        assert row == "smoothing" or trained[method] in jobs
+    assert {"baseline", "held_out_baseline", "ci_0.1"} <= set(grid.methods)
+    assert all(method == "smoothing" or trained[method] in jobs for method in grid.methods)
+    assert {row for regime in REGIMES.values() for row in regime.rows} <= TITLES.keys()
     assert all(job.recipe.track for job in jobs)
     with pytest.raises(ValueError, match="regime"):
         msgspec.structs.replace(request, regimes=("easy",)).grids()

@@ -24,20 +24,28 @@ from fake_results import (
 from singleshot.paper.experiments import PaperGrid
 from singleshot.paper.methods import CI, EPSILONS, base_recipe
 from singleshot.paper.published import METRICS, published_rows, rows_beside
+from singleshot.paper.regimes import REGIMES
 from singleshot.paper.table_formats import as_markdown, as_text
-from singleshot.paper.tables import TABLES, build_table
+from singleshot.paper.tables import TABLES, build_table, evidence_table
 from singleshot.uncertainty import MEASURES
 
 DIGITS = base_recipe("small", dataset="digits", model="resnet18")
 
 
+def test_the_table_of_a_regime_has_its_rows_and_counts_missing_runs() -> None:
+    base = REGIMES["hard-vgg16"].recipe
+    table = evidence_table("hard-vgg16", 2, store_of(fake(base, "baseline", 0), fake(base, "held_out_baseline", 0)))
+    assert tuple(row.method for row in table.rows) == REGIMES["hard-vgg16"].rows
+    assert not any(row.added or row.paper for row in table.rows)
+    assert [row.method for row in table.rows if row.seeds] == ["baseline", "ts_case1", "ts_case2"]
+    methods = set(REGIMES["hard-vgg16"].rows) - {"ts_case1", "ts_case2"} | {"held_out_baseline"}
+    assert (table.runs, table.missing) == (2 * len(methods), 2 * len(methods) - 2)
+    assert not any("ε" in note for note in table.notes if "selected" in note)
+    assert "Evidence, measured with vgg16 on cifar100" in table.caption
+
+
 def test_rows_are_those_of_the_paper_in_its_order_and_then_ours() -> None:
-    evidence = full_table("evidence")
-    assert [row.method.replace("smoothing_0.5", "smoothing") for row in evidence.rows] == list(TABLES["evidence"])
-    assert not any(row.added or row.paper for row in evidence.rows)
     for experiment, methods in TABLES.items():
-        if experiment == "evidence":
-            continue
         table = full_table(experiment)
         assert tuple(row.method for row in table.rows if not row.added) == methods
         added = [row.method.split("_")[0] for row in table.rows if row.added]

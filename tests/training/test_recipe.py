@@ -57,7 +57,7 @@ GOOD: dict[str, list[Any]] = {
     "last_share": [1e-6, 1],
     "gradient_passes": [None, 1, 5],
     "strength": [0.1, 2, "auto"],
-    "alpha": ["example", "permuted", "batch_mean"],
+    "alpha": ["example", "permuted", "batch_mean", "scaled"],
     "epochs": [1],
     "batch_size": [1],
     "milestones": [(), (0.5,), (0.1, 0.9)],

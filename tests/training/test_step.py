@@ -254,7 +254,7 @@ def test_passes_of_a_network_are_float32_and_reach_its_weights(memory: MemoryNam
         assert passes == 1 or not torch.equal(logits[0], logits[1])  # dropout is on
 
 
-def test_ablations_of_alpha_keep_its_mean() -> None:
+def test_ablations_of_alpha_keep_its_mean_or_its_shape() -> None:
     logits = torch.randn(4, 32, 5, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(32) % 5
     expected = ss.normalized_variance(logits)
@@ -266,6 +266,12 @@ def test_ablations_of_alpha_keep_its_mean() -> None:
     assert permuted is not None
     assert not torch.equal(permuted, expected)
     torch.testing.assert_close(permuted.sort().values, expected.sort().values)
+    scaled, bold = alphas["scaled"], ss.normalized_variance(logits, measure="total_variation")
+    assert scaled is not None
+    torch.testing.assert_close(scaled.mean(), bold.mean())
+    torch.testing.assert_close(scaled / scaled.mean(), expected / expected.mean())
+    agreeing = logits[:1].expand(4, -1, -1)
+    assert loss_and_alpha(agreeing, labels, recipes["scaled"])[1] == pytest.approx(0, abs=1e-6)
 
 
 def test_a_strength_replaces_that_of_the_recipe() -> None:

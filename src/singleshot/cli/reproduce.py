@@ -96,7 +96,7 @@ def reproduce(  # noqa: PLR0917
         raise ValueError("--engine dask and --scheduler tcp://HOST:PORT go together: give both, or neither")
     from singleshot.cli.grid_display import output_folder, raise_failures, run_and_show, show_plan, show_status
     from singleshot.common.environment import usable_cores
-    from singleshot.paper.experiments import PAPER, GridRequest
+    from singleshot.paper.experiments import EXPERIMENTS, GridRequest
     from singleshot.training.run import Run
 
     if experiment == "status":
@@ -113,7 +113,9 @@ def reproduce(  # noqa: PLR0917
         raise ValueError("--regime belongs to the experiment evidence")
     if experiment == "evidence" and (dataset or model):
         raise ValueError("evidence takes --regime instead of --dataset and --model")
-    request = GridRequest(PAPER if experiment == "all" else (experiment,), dataset, model, seeds, scale, regime)
+    request = GridRequest(
+        tuple(EXPERIMENTS) if experiment == "all" else (experiment,), dataset, model, seeds, scale, regime
+    )
     jobs = jobs or (usable_cores() if engine == "local" else 1)
     if dry_run:
         show_plan(request, output, jobs=jobs, data_root=data_root, as_json=as_json)

@@ -28,7 +28,7 @@ from singleshot.paper.methods import (
     job_of,
 )
 from singleshot.paper.published import published_rows
-from singleshot.paper.regimes import EVIDENCE, REGIMES
+from singleshot.paper.regimes import REGIMES, trained_methods
 from singleshot.training.recipe import Recipe
 
 SELECTED_SMOOTHING = "smoothing"
@@ -45,11 +45,10 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "fig2": ("baseline",),
     "fig4": ("baseline", *(f"vwci_T{passes}" for passes in PASSES)),
     "fig5": ("baseline", *CI, "vwci"),
-    "evidence": ("baseline", "held_out_baseline", *(row for row in EVIDENCE[1:] if not row.startswith("ts_"))),
 }
-"""The methods of each table and figure of the paper, and of the evidence in other regimes."""
-PAPER = tuple(name for name in EXPERIMENTS if name != "evidence")
-"""The tables and figures of the paper."""
+"""The methods of each table and figure of the paper."""
+EVIDENCE = "evidence"
+"""The comparison in our own regimes."""
 REQUEST_FILE = "grid.json"
 _CIFAR, _TINY = "cifar100", "tiny_imagenet"
 _PAPER_FIGURES = {
@@ -68,10 +67,13 @@ class PaperGrid:
     experiments: tuple[str, ...]
     bases: tuple[Recipe, ...]  # one shared recipe per data set and network
     seeds: int
+    regime: str | None = None  # of the evidence
 
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods of all experiments, each once."""
+        if self.regime is not None:
+            return trained_methods(REGIMES[self.regime].rows)
         return tuple(dict.fromkeys(method for name in self.experiments for method in EXPERIMENTS[name]))
 
     def jobs(self, store: ResultStore) -> list[TrainingJob]:
@@ -116,13 +118,14 @@ class GridRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     def grids(self) -> list[PaperGrid]:
         """Return one grid per data set and set of networks, after checking the names."""
         for experiment in self.experiments:
-            check_choice("experiment", experiment, tuple(EXPERIMENTS))
+            check_choice("experiment", experiment, (*EXPERIMENTS, EVIDENCE))
         for model in self.models:
             check_choice("model", model, tuple(list_models()))
         for regime in self.regimes:
             check_choice("regime", regime, tuple(REGIMES))
-        if "evidence" in self.experiments:
-            return [PaperGrid(("evidence",), (REGIMES[name],), self.seeds) for name in self.regimes or REGIMES]
+        if EVIDENCE in self.experiments:
+            names = self.regimes or tuple(REGIMES)
+            return [PaperGrid((EVIDENCE,), (REGIMES[name].recipe,), self.seeds, name) for name in names]
         groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for experiment in self.experiments:
             for dataset, models in self._networks(experiment).items():

@@ -17,6 +17,8 @@ EPSILONS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 """Candidates for the ε of label smoothing; held-out images select one."""
 PASSES = (2, 3, 5, 10)
 """Numbers of stochastic passes in Fig. 4."""
+TEMPERATURE_SCALING = {"ts_case1": "baseline", "ts_case2": "held_out_baseline"}
+"""Rows of tables that rescale the runs of another method."""
 OTHER_MEASURES = {
     "total_variation": "total variation",
     "epistemic": "epistemic",
@@ -35,6 +37,7 @@ class Method:
     title: str
     changes: dict[str, Any] = field(hash=False)
     starts_from: str | None = None  # the method that provides the initial weights
+    rate: float = 1.0  # multiplies the learning rate of the shared recipe
 
 
 _CE = {"loss": "cross_entropy"}
@@ -58,6 +61,7 @@ METHODS = {
     **{f"ci_{beta:g}": Method(f"CI, β = {beta:g}", {"loss": "ci", "beta": beta}) for beta in BETAS},
     "vwci": Method("VWCI", _vwci()),
     "vwci_star": Method("VWCI*", _vwci(), starts_from="baseline"),
+    "vwci_star_fast": Method("VWCI*, 5 × learning rate", _vwci(), starts_from="baseline", rate=5.0),
     "passes": Method("Cross-entropy, T = 5", {"loss": "cross_entropy", "samples": 5}),
     "focal": Method("Focal, γ = 3", {"loss": "focal", "focus": 3.0}),
     **{f"smoothing_{e:g}": Method(f"Label smoothing, ε = {e:g}", _smoothing(e)) for e in EPSILONS},
@@ -69,11 +73,15 @@ METHODS = {
     **{f"vwci_{measure}": Method(f"VWCI, {title}", _vwci(measure)) for measure, title in OTHER_MEASURES.items()},
     "passes_one_gradient": Method("Cross-entropy, T = 5, k = 1", {"samples": 5, **_CE, **_ONE_GRADIENT}),
     "vwci_one_gradient": Method("VWCI, k = 1", {**_vwci(), **_ONE_GRADIENT}),
-    "vwci_total_variation_one_gradient": Method(
-        "VWCI, total variation, k = 1", {**_vwci("total_variation"), **_ONE_GRADIENT}
-    ),
+    **{
+        f"vwci_{measure}_one_gradient": Method(
+            f"VWCI, {OTHER_MEASURES[measure]}, k = 1", {**_vwci(measure), **_ONE_GRADIENT}
+        )
+        for measure in ("hellinger", "total_variation")
+    },
     "vwci_permuted": Method("VWCI, α permuted in batch", {**_vwci(), "alpha": "permuted"}),
     "vwci_batch_mean": Method("VWCI, mean α of the batch", {**_vwci(), "alpha": "batch_mean"}),
+    "vwci_scaled": Method("VWCI, c · (1 − BC)", {**_vwci(), "alpha": "scaled"}),
     "auto_smoothing": Method("Self-tuned smoothing", _smoothing(0.1, **_AUTO)),
     "auto_smoothing_kept": Method("Self-tuned smoothing, on 90 %", _smoothing(0.1, **_AUTO_KEPT)),
     "auto_vwci": Method("Self-tuned VWCI", {**_vwci(), **_ONE_GRADIENT, **_AUTO}),
@@ -89,11 +97,13 @@ def job_of(base: Recipe, method: str, seed: int) -> TrainingJob:
     0.1
     """
     check_choice("method", method, tuple(METHODS))
-    title, changes, starts_from = vars(METHODS[method]).values()
-    recipe = replace(base, seed=seed, **changes).resolved()
-    if starts_from is None:
-        return TrainingJob(recipe, label=title)
-    return TrainingJob(replace(recipe, last_share=0.2), job_of(base, starts_from, seed).recipe, label=title)
+    chosen = METHODS[method]
+    rate = chosen.rate * base.learning_rate
+    recipe = replace(base, seed=seed, learning_rate=rate, **chosen.changes).resolved()
+    if chosen.starts_from is None:
+        return TrainingJob(recipe, label=chosen.title)
+    start = job_of(base, chosen.starts_from, seed).recipe
+    return TrainingJob(replace(recipe, last_share=0.2), start, label=chosen.title)
 
 
 Scale = Literal["paper", "small"]

@@ -11,12 +11,11 @@ from typing import Any
 from singleshot.common.files import write_text
 from singleshot.grid.store import ResultStore
 from singleshot.grid.training_job import dataset_name
-from singleshot.paper.experiments import SELECTED_SMOOTHING, PaperGrid, trained_method
+from singleshot.paper.experiments import EVIDENCE, SELECTED_SMOOTHING, PaperGrid, trained_method
 from singleshot.paper.figures import save_figure
 from singleshot.paper.methods import base_recipe, job_of
-from singleshot.paper.regimes import REGIMES
 from singleshot.paper.table_formats import FORMATS
-from singleshot.paper.tables import TABLES, Table, build_table
+from singleshot.paper.tables import TABLES, Table, build_table, evidence_table
 from singleshot.report.page import ModelReport, run_report, write_page
 from singleshot.training.recipe import Recipe
 
@@ -36,19 +35,26 @@ class Output:
     numbers: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)  # figures that could not be drawn, with the reason
 
+    def add(self, name: str, table: Table, folder: Path) -> None:
+        """Write a table in every format."""
+        self.tables[name], self.numbers[name] = table, table.to_dict()
+        for suffix, convert in FORMATS.values():
+            write_text(folder / "tables" / f"{name}{suffix}", convert(table))
+
 
 def write_output(grids: Sequence[PaperGrid], store: ResultStore, folder: Path) -> Output:
     """Write ``folder/tables`` and ``folder/figures`` from the finished runs."""
     output = Output()
     for grid in grids:
+        if grid.regime is not None:
+            table = evidence_table(grid.regime, grid.seeds, store)
+            output.add(f"{EVIDENCE}-{grid.regime}", table, folder)
+            continue
         for experiment in grid.experiments:
             if experiment in TABLES:
                 for base in grid.bases:
                     table = build_table(experiment, base, grid.seeds, store)
-                    name = _file_name(experiment, [base])
-                    output.tables[name], output.numbers[name] = table, table.to_dict()
-                    for suffix, convert in FORMATS.values():
-                        write_text(folder / "tables" / f"{name}{suffix}", convert(table))
+                    output.add(_file_name(experiment, [base]), table, folder)
                 continue
             name = _file_name(experiment, grid.bases)
             path = folder / "figures" / name
@@ -65,8 +71,6 @@ def write_output(grids: Sequence[PaperGrid], store: ResultStore, folder: Path) -
 def _file_name(experiment: str, bases: Sequence[Recipe]) -> str:
     """Return a name that differs for other networks and for another scale."""
     dataset, models = bases[0].dataset, [base.model for base in bases]
-    if experiment == "evidence":
-        return f"evidence-{next(name for name, base in REGIMES.items() if base == bases[0])}"
     is_paper = bases[0] == base_recipe("paper", dataset=dataset, model=models[0])
     return "-".join([experiment, dataset_name(dataset), *models, *(["paper"] if is_paper else [])])
 

@@ -12,13 +12,11 @@ from singleshot.grid.store import ResultStore
 from singleshot.grid.training_job import dataset_name
 from singleshot.metrics import Calibration, CalibrationResult
 from singleshot.paper.experiments import trained_method
-from singleshot.paper.methods import CI, job_of
+from singleshot.paper.methods import CI, TEMPERATURE_SCALING, job_of
 from singleshot.paper.published import BETTER, CI_MEAN, CI_ORACLE, METRICS
 from singleshot.training.recipe import Recipe
 
 SECONDS = "cpu_seconds"
-TEMPERATURE_SCALING = {"ts_case1": "baseline", "ts_case2": "held_out_baseline"}
-"""Rows that rescale the runs of another method."""
 
 Measured = dict[int, dict[str, float]]
 """By seed: every metric on the test images, and `SECONDS` if it is known."""

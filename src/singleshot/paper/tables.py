@@ -13,11 +13,18 @@ from singleshot.common.environment import HARDWARE
 from singleshot.common.text import jsonable, printable
 from singleshot.grid.job import Result
 from singleshot.grid.store import ResultStore
-from singleshot.paper.experiments import ADDED, SELECTED_SMOOTHING, PaperGrid, select_smoothing, trained_method
-from singleshot.paper.methods import CI, EPSILONS, METHODS, base_recipe
+from singleshot.paper.experiments import (
+    ADDED,
+    EVIDENCE,
+    SELECTED_SMOOTHING,
+    PaperGrid,
+    select_smoothing,
+    trained_method,
+)
+from singleshot.paper.methods import CI, EPSILONS, METHODS, TEMPERATURE_SCALING, base_recipe
 from singleshot.paper.published import BETTER, CI_MEAN, CI_ORACLE, METRICS, PublishedRow, rows_beside
-from singleshot.paper.regimes import EVIDENCE
-from singleshot.paper.seed_means import TEMPERATURE_SCALING, Estimate, Runs, sample_deviation
+from singleshot.paper.regimes import REGIMES
+from singleshot.paper.seed_means import Estimate, Runs, sample_deviation
 from singleshot.training.recipe import Recipe
 
 _EACH_BETA = ("baseline", *reversed(CI), "vwci")
@@ -27,7 +34,6 @@ TABLES: dict[str, tuple[str, ...]] = {
     "table3": ("baseline", "vwci", "vwci_star"),
     "tableA": _EACH_BETA,
     "tableB": _EACH_BETA,
-    "evidence": EVIDENCE,
 }
 """The rows of each table in the order of the paper; added rows follow."""
 TITLES = {
@@ -147,11 +153,23 @@ def build_table(experiment: str, base: Recipe, seeds: int, store: ResultStore) -
     """Return a table of the paper for the data set and network of a base recipe; missing runs leave gaps."""
     check_choice("experiment", experiment, tuple(TABLES))
     runs = Runs(base, check_size("seeds", seeds, least=1), store)
-    table = experiment.removeprefix("table")
-    paper = {} if table == "evidence" else rows_beside(table, dataset=base.dataset, model=base.model)
+    paper = rows_beside(experiment.removeprefix("table"), dataset=base.dataset, model=base.model)
     rows = [_row(runs, method, paper.get(method)) for method in TABLES[experiment]]
-    rows += [_row(runs, method, added=True) for method in ADDED if experiment != "evidence"]
-    jobs = PaperGrid((experiment,), (base,), seeds).jobs(store)
+    rows += [_row(runs, method, added=True) for method in ADDED]
+    return _table(PaperGrid((experiment,), (base,), seeds), runs, rows)
+
+
+def evidence_table(regime: str, seeds: int, store: ResultStore) -> Table:
+    """Return the table of a regime; missing runs leave gaps."""
+    check_choice("regime", regime, tuple(REGIMES))
+    recipe, methods = REGIMES[regime].recipe, REGIMES[regime].rows
+    runs = Runs(recipe, check_size("seeds", seeds, least=1), store)
+    return _table(PaperGrid((EVIDENCE,), (recipe,), seeds, regime), runs, [_row(runs, method) for method in methods])
+
+
+def _table(grid: PaperGrid, runs: Runs, rows: Sequence[Row]) -> Table:
+    (experiment,), base, seeds, store = grid.experiments, runs.base, runs.seeds, runs.store
+    jobs = grid.jobs(store)
     results = [store[job] for job in jobs if job in store]
     return Table(
         experiment=experiment,
@@ -162,7 +180,12 @@ def build_table(experiment: str, base: Recipe, seeds: int, store: ResultStore) -
         runs=len(jobs),
         missing=len(jobs) - len(results),
         rows=tuple(rows),
-        notes=(*_row_notes(rows), *_smoothing_notes(runs), *_paper_notes(experiment, base, rows), *_run_notes(results)),
+        notes=(
+            *_row_notes(rows),
+            *(_smoothing_notes(runs) if SELECTED_SMOOTHING in grid.methods else ()),
+            *_paper_notes(experiment, base, rows),
+            *_run_notes(results),
+        ),
     )
 
 
@@ -231,6 +254,8 @@ def _row_notes(rows: Sequence[Row]) -> Iterator[str]:
         yield "β was not selected on held-out images: picking the best row of this table amounts to CI[Oracle]."
     if "vwci_one_gradient" in methods:
         yield "k = 1: one of the passes carries the gradients. Self-tuned VWCI has k = 1, too."
+    if "vwci_scaled" in methods:
+        yield "c · (1 − BC): c is set in each batch so that the mean weight is that of total variation."
     if "vwci_star" in methods:
         yield "VWCI* starts from a trained baseline; its time includes that of the baseline."
     yield from (f"{row.title}: {row.remark}." for row in rows if row.remark)
@@ -262,7 +287,7 @@ def _paper_notes(experiment: str, base: Recipe, rows: Sequence[Row]) -> Iterator
             reason += " (CI and CI[Oracle] follow from its five β)"
         scale = _describe_scale(base_recipe("paper", dataset=base.dataset, model=base.model))
         yield f"Paper: Table {source}{reason}; {scale}; the number of seeds is not stated."
-    elif experiment != "evidence":
+    elif experiment != EVIDENCE:
         yield f"The paper has no numbers for {base.model} on this data set in this table."
     measured = measured_rows(rows)
     unknown = "" if all(row.time for row in measured) else "; a dash if it is not known"

@@ -18,7 +18,7 @@ MeasureName = Literal[
     "epistemic",
 ]
 MemoryName = Literal["normal", "low"]
-AlphaName = Literal["example", "permuted", "batch_mean"]
+AlphaName = Literal["example", "permuted", "batch_mean", "scaled"]
 PrecisionName = Literal["float32", "bfloat16", "float16"]
 
 RENAMED = {"variance": "measure", "epsilon": "label_smoothing"}
@@ -60,7 +60,7 @@ class Recipe:
     differentiate_alpha: bool = False  # vwci: propagate gradients through the weight
     strength: float | Literal["auto"] = 1.0  # vwci: above 1 raises all weights; auto: held-out images tune the loss
     give_back: float | None = None  # auto: train on the held-out images, too, in this last fraction; None: 0.2
-    alpha: AlphaName = "example"  # vwci: the weight of each example, or one of two ablations
+    alpha: AlphaName = "example"  # vwci: the weight of each example, or one of three ablations
     beta: float = 0.1  # ci: weight of the KL divergence from uniform
     gamma: float = 0.1  # entropy_ci: weight of the entropy
     label_smoothing: float = 0.1  # label_smoothing: fraction of the target that is uniform

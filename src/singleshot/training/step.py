@@ -79,10 +79,23 @@ def _batch_mean(measure: DisagreementMeasure) -> DisagreementMeasure:
     return mean
 
 
+def _scaled(measure: DisagreementMeasure) -> DisagreementMeasure:
+    """The measure times the factor that gives it the batch mean of total variation, at most 1."""
+
+    def scaled(log_probs: Tensor) -> Tensor:
+        alpha = measure(log_probs)
+        wanted = resolve_measure("total_variation")(log_probs).mean()
+        factor = wanted / alpha.mean().clamp(min=torch.finfo(alpha.dtype).tiny)
+        return (factor * alpha).clamp(max=1)
+
+    return scaled
+
+
 _ALPHAS: dict[str, Callable[[DisagreementMeasure], DisagreementMeasure]] = {
     "example": lambda measure: measure,
     "permuted": _permuted,
     "batch_mean": _batch_mean,
+    "scaled": _scaled,
 }
 
 
