@@ -9,32 +9,34 @@ is generated, and the rest is written by hand.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from scipy.special import stdtrit
+from evidence_tables import EVIDENCE_TABLES
 
 from singleshot.common.checks import check_choice
 from singleshot.common.files import write_text
 from singleshot.grid.store import ResultStore
 from singleshot.models import list_models
+from singleshot.paper.evidence import save_curves
 from singleshot.paper.experiments import EXPERIMENTS
 from singleshot.paper.figures import save_figure
 from singleshot.paper.methods import CI, METHODS, base_recipe
 from singleshot.paper.published import CI_MEAN, CI_ORACLE, METRICS
 from singleshot.paper.regimes import REGIMES
-from singleshot.paper.seed_means import Estimate, Runs
-from singleshot.paper.table_formats import MISSING, as_markdown, format_time, markdown_table
-from singleshot.paper.tables import build_table, evidence_table
+from singleshot.paper.seed_means import Runs
+from singleshot.paper.table_formats import MISSING, as_markdown, format_difference, format_time, markdown_table
+from singleshot.paper.tables import build_table
 from singleshot.training.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS, IMAGES = ROOT / "results" / "runs", ROOT / "docs" / "images"
+CURVES = IMAGES / "evidence.png"
 PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
 SEEDS = 3
 START, END = "<!-- results: ", "<!-- end of results -->"
@@ -77,6 +79,8 @@ def draw(page: str, store: ResultStore) -> None:
     _check_markers(page)
     for found in MARKED.finditer(page):
         match found[2].split():
+            case ["figure", "evidence", *regimes]:
+                save_curves(regimes, SEEDS, store, CURVES)
             case ["figure", number, dataset, *models]:
                 bases, picture = [_base(dataset, model) for model in models], _picture(number, dataset, *models)
                 try:
@@ -99,11 +103,10 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:
             return as_markdown(build_table(f"table{number}", _base(dataset, model), SEEDS, store))
         case ["versus", method, dataset, model]:
             return _versus(method, _base(dataset, model), store)
-        case ["figure", number, dataset, model, *models]:
-            return _figure(number, dataset, _picture(number, dataset, model, *models), folder)
-        case ["evidence", regime] if regime in REGIMES:
-            table = evidence_table(regime, SEEDS, store)
-            return as_markdown(replace(table, rows=tuple(row for row in table.rows if row.seeds)))
+        case ["figure", number, first, *others] if others or number == "evidence":
+            return _figure(number, [first, *others], folder)
+        case [kind, regime] if kind in EVIDENCE_TABLES and regime in REGIMES:
+            return EVIDENCE_TABLES[kind](regime, SEEDS, store)
         case ["headline", dataset, model, *models]:
             return _headline([_base(dataset, one) for one in (model, *models)], store)
         case ["alpha", *what] if " ".join(what) in SEARCHES:
@@ -111,8 +114,9 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:
             return convert(json.loads((ROOT / "results" / file).read_text(encoding="utf-8")))
     raise ValueError(
         f"unknown marker {marker!r}; use 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
-        "'evidence REGIME', "
-        "'figure NUMBER DATA MODEL MODEL...', 'headline DATA MODEL MODEL...' and "
+        + ", ".join(f"'{kind} REGIME'" for kind in EVIDENCE_TABLES)
+        + ", "
+        "'figure NUMBER DATA MODEL MODEL...', 'figure evidence REGIME REGIME...', 'headline DATA MODEL MODEL...' and "
         + ", ".join(f"'{f'alpha {what}'.strip()}'" for what in SEARCHES)
     )
 
@@ -214,26 +218,20 @@ def _versus(method: str, base: Recipe, store: ResultStore) -> str:
         differences = runs.differences(method, name)
         if differences:
             partly = f" ({tried} of {len(CI)} β)" if name in (CI_MEAN, CI_ORACLE) and tried < len(CI) else ""
-            cells = [_difference(metric, differences[metric]) for metric in METRICS]
+            cells = [format_difference(metric, differences[metric]) for metric in METRICS]
             lines.append([f"{title}{partly}", *cells, str(differences["ece"].seeds)])
     return markdown_table(["against", "acc. %", "ECE", "MCE", "NLL", "Brier", "seeds"], lines)
 
 
-def _difference(metric: str, difference: Estimate) -> str:
-    """Format a difference with its interval, accuracy in percentage points."""
-    scale, digits = (100, 2) if metric == "accuracy" else (1, 3)
-    shown = f"{scale * difference.mean:+.{digits}f}"
-    if difference.standard_error is None:
-        return shown
-    width = float(stdtrit(difference.seeds - 1, 0.975)) * difference.standard_error  # of Student's interval
-    low, high = (f"{scale * (difference.mean + end):+.{digits}f}" for end in (-width, width))
-    return f"{shown} [{low}, {high}]"
-
-
-def _figure(number: str, dataset: str, picture: Path, folder: Path) -> str:
+def _figure(number: str, names: list[str], folder: Path) -> str:
+    """Link the figure of a data set and its networks, or that of several regimes."""
+    if number == "evidence":
+        picture, title = CURVES, "ECE on unseen images against the training accuracy"
+    else:
+        picture, title = _picture(number, *names), f"Figure {number} of the paper, measured on {names[0]}"
     if not picture.exists():
         return f"*Figure {number} has no runs yet.*"
-    return f"![Figure {number} of the paper, measured on {dataset}]({picture.relative_to(folder).as_posix()})"
+    return f"![{title}]({Path(os.path.relpath(picture, folder)).as_posix()})"
 
 
 def _picture(number: str, dataset: str, *models: str) -> Path:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from scipy.special import stdtrit
+
 from singleshot.grid.job import Job, Result
 from singleshot.grid.store import ResultStore
 from singleshot.grid.training_job import dataset_name
@@ -40,6 +42,13 @@ class Estimate:
         deviation = sample_deviation(values)
         error = None if deviation is None else deviation / math.sqrt(len(values))
         return cls(fmean(values), error, len(values))
+
+    def interval(self) -> tuple[float, float] | None:
+        """Return Student's 95 % interval of the mean; None for one seed."""
+        if self.standard_error is None:
+            return None
+        width = float(stdtrit(self.seeds - 1, 0.975)) * self.standard_error
+        return self.mean - width, self.mean + width
 
     def __str__(self) -> str:
         return f"{self.mean:.3f}" if self.standard_error is None else f"{self.mean:.3f} ± {self.standard_error:.3f}"

@@ -84,6 +84,17 @@ def format_number(metric: str, value: float) -> str:
     return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
+def format_difference(metric: str, difference: Estimate) -> str:
+    """Format a difference between methods with its 95 % interval over seeds, accuracy in percentage points.
+
+    >>> format_difference("ece", Estimate(-0.0512, 0.001, 3))
+    '-0.051 [-0.056, -0.047]'
+    """
+    scale, digits = (100, 2) if metric == "accuracy" else (1, 3)
+    shown, *ends = (f"{scale * value:+.{digits}f}" for value in (difference.mean, *(difference.interval() or ())))
+    return f"{shown} [{', '.join(ends)}]" if ends else shown
+
+
 def format_time(time: Estimate | None, seeds: int) -> str:
     """Return the relative training time, with its number of seeds if the row has more.
 

@@ -218,9 +218,9 @@ class TrainingLoop:
         if len(self.held_out) and self.state.step <= self.schedule.give_back_step:  # not yet trained on
             splits["validation"] = train, self.held_out
         if self.run.recipe.track:
-            unused = unused_positions(self.run.recipe, train.labels)
-            tracked = {"unused": unused[:MAX_TRACKED], "train": self.batches.positions[:MAX_TRACKED]}
-            splits |= {name: (train, positions) for name, positions in tracked.items() if len(positions)}
+            unused = unused_positions(self.run.recipe, train.labels)[:MAX_TRACKED]
+            unseen = ("unused", train, unused) if len(unused) else ("test", test, torch.arange(len(test)))
+            splits |= {unseen[0]: unseen[1:], "train": (train, self.batches.positions[:MAX_TRACKED])}
         return splits or {"test": (test, torch.arange(len(test)))}
 
     def _evaluate(self, images: Images, positions: Tensor) -> CalibrationResult:

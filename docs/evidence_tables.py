@@ -1,0 +1,79 @@
+"""The generated tables of a regime of the evidence, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from singleshot.grid.store import ResultStore
+from singleshot.paper.evidence import details, total_cost
+from singleshot.paper.published import CI_MEAN, METRICS
+from singleshot.paper.regimes import REGIMES
+from singleshot.paper.seed_means import Runs
+from singleshot.paper.table_formats import MISSING, as_markdown, format_difference, markdown_table
+from singleshot.paper.tables import TITLES, evidence_table
+
+DETAILS = {
+    "aurc": "AURC",
+    "auroc_confidence_test": "AUROC, confidence",
+    "auroc_alpha_test": "AUROC, α",
+    "auroc_confidence_train": "AUROC, confidence (training)",
+    "auroc_alpha_train": "AUROC, α (training)",
+    "shift_ece": "ECE, shifted",
+    "largest_shift_ece": "ECE, largest shift",
+}
+
+
+def _metrics(regime: str, seeds: int, store: ResultStore) -> str:
+    """The rows that have runs, on the test images."""
+    table = evidence_table(regime, seeds, store)
+    return as_markdown(replace(table, rows=tuple(row for row in table.rows if row.seeds)))
+
+
+def _differences(regime: str, seeds: int, store: ResultStore) -> str:
+    """Each row minus the baseline, with 95 % intervals over seeds."""
+    runs = Runs(REGIMES[regime].recipe, seeds, store)
+    lines = []
+    for row in REGIMES[regime].rows[1:]:
+        found = runs.differences(row, "baseline")
+        if found:
+            cells = [format_difference(metric, found[metric]) for metric in METRICS if metric != "mce"]
+            lines.append([_title(row), *cells, str(found["ece"].seeds)])
+    return markdown_table(["minus the baseline", "acc. %", "ECE", "NLL", "Brier", "seeds"], lines)
+
+
+def _details(regime: str, seeds: int, store: ResultStore) -> str:
+    """How well scores rank errors, and calibration under shift."""
+    runs = Runs(REGIMES[regime].recipe, seeds, store)
+    lines = []
+    for row in REGIMES[regime].rows:
+        found = {} if row.startswith(("ts_", CI_MEAN)) else details(runs, row)
+        if found:
+            cells = [str(found[name]) if name in found else MISSING for name in DETAILS]
+            lines.append([_title(row), *cells, str(found["aurc"].seeds)])
+    return markdown_table(["method", *DETAILS.values(), "seeds"], lines)
+
+
+def _cost(regime: str, seeds: int, store: ResultStore) -> str:
+    """What one network takes, with searches and held-out images."""
+    runs = Runs(REGIMES[regime].recipe, seeds, store)
+    lines = []
+    for row in REGIMES[regime].rows:
+        cost = None if row == CI_MEAN else total_cost(runs, row)
+        if cost is not None:
+            shares = [f"{share:.0%}" if share else "none" for share in (cost.held_out, cost.lost)]
+            lines.append([_title(row), str(cost.runs), f"{cost.time:.1f}×", *shares])
+    return markdown_table(["method", "runs", "time", "held out", "never trained on"], lines)
+
+
+def _title(row: str) -> str:
+    return TITLES[row].replace("[", r"\[").replace("]", r"\]").replace("*", r"\*")
+
+
+EVIDENCE_TABLES: dict[str, Callable[[str, int, ResultStore], str]] = {
+    "evidence": _metrics,
+    "differences": _differences,
+    "details": _details,
+    "cost": _cost,
+}
+"""By the first word of a marker."""

@@ -1,0 +1,103 @@
+"""Curves, details and costs of the evidence, from synthetic results with known values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fake_results import fake, store_of
+from singleshot.grid.job import Result
+from singleshot.grid.store import ResultStore
+from singleshot.paper.evidence import Cost, CurvePoint, details, save_curves, total_cost, training_curve
+from singleshot.paper.methods import EPSILONS, job_of
+from singleshot.paper.published import CI_ORACLE
+from singleshot.paper.regimes import REGIMES
+from singleshot.paper.seed_means import Runs
+
+REGIME = "hard-resnet18"
+BASE = REGIMES[REGIME].recipe
+
+
+def tracked(method: str, seed: int, *, unseen: str = "unused", **changes: Any) -> Result:
+    """A run with two points of a curve, whose values grow with the seed."""
+    curve = [
+        {"epoch": epoch, "train": {"accuracy": accuracy}, unseen: {"ece": ece + seed / 10, "nll": 2.0 + seed}}
+        for epoch, accuracy, ece in ((6, 0.25, 0.1), (12, 0.75, 0.3))
+    ]
+    return replace(fake(BASE, method, seed), curve=curve, **changes)
+
+
+def runs_of(*results: Result) -> Runs:
+    return Runs(BASE, 3, store_of(*results))
+
+
+@pytest.mark.parametrize("unseen", ["unused", "test"])
+def test_a_curve_is_the_mean_over_seeds_at_common_epochs(unseen: str) -> None:
+    short = tracked("vwci", 1, unseen=unseen)
+    assert short.curve is not None
+    runs = runs_of(tracked("vwci", 0, unseen=unseen), replace(short, curve=short.curve[:1]))
+    (point,) = training_curve(runs, "vwci")
+    assert point == CurvePoint(6, 0.25, pytest.approx(0.15), 2.5, 2)
+    assert training_curve(runs, "baseline") == []
+
+
+def test_the_figure_needs_a_baseline_and_draws_a_panel_per_regime(tmp_path: Path) -> None:
+    path = tmp_path / "curves.png"
+    with pytest.raises(ValueError, match="no curves to draw: hard-resnet18, hard-vgg16 have no finished baseline"):
+        save_curves([REGIME, "hard-vgg16"], 3, ResultStore(tmp_path), path)
+    store = store_of(*(tracked(method, seed) for method in ("baseline", "vwci") for seed in (0, 1)))
+    save_curves([REGIME, "hard-vgg16"], 3, store, path)
+    assert path.stat().st_size > 10_000
+
+
+def test_details_average_shifts_and_leave_out_what_a_run_lacks() -> None:
+    shift = {
+        "blur": [{"accuracy": 1.0, "ece": 0.1, "nll": 0.0}, {"accuracy": 1.0, "ece": 0.3, "nll": 0.0}],
+        "noise": [{"accuracy": 1.0, "ece": 0.2, "nll": 0.0}, {"accuracy": 1.0, "ece": 0.6, "nll": 0.0}],
+    }
+    ranking = {"alpha": 0.6, "confidence": 0.7, "mean_alpha": 0.1}
+    perfect = {"alpha": None, "confidence": None, "mean_alpha": 0.1}  # no errors to rank
+    content = {"aurc": 0.5, "errors": {"test": ranking, "train": perfect}, "shift": shift}
+    found = details(
+        runs_of(tracked("vwci", 0, details=content), tracked("vwci", 1, details={**content, "aurc": 0.7})), "vwci"
+    )
+    assert {name: one.mean for name, one in found.items()} == pytest.approx(
+        {
+            "aurc": 0.6,
+            "auroc_confidence_test": 0.7,
+            "auroc_alpha_test": 0.6,
+            "shift_ece": 0.3,
+            "largest_shift_ece": 0.45,
+        }
+    )
+    assert found["aurc"].seeds == 2
+    assert details(runs_of(), "vwci") == {}
+
+
+def test_costs_include_searches_and_the_runs_that_a_method_starts_from() -> None:
+    def spent(method: str, seconds: float) -> Result:
+        return fake(BASE, method, 0, cpu_seconds=seconds)
+
+    runs = runs_of(spent("baseline", 10), spent("held_out_baseline", 9), spent("vwci_star", 3), spent("auto_vwci", 13))
+    assert total_cost(runs, "baseline") == Cost(1, 1.0, 0.0, 0.0)
+    assert total_cost(runs, "ts_case2") == Cost(1, 0.9, 0.1, 0.1)
+    assert total_cost(runs, "vwci_star") == Cost(2, pytest.approx(1.3), 0.0, 0.0)
+    assert total_cost(runs, "auto_vwci") == Cost(1, 1.3, 0.1, 0.0)  # the held-out images are given back
+    assert total_cost(runs, "vwci") is None
+    assert total_cost(runs, "smoothing") is None
+    candidates = [spent(f"held_out_smoothing_{epsilon:g}", 9) for epsilon in EPSILONS]
+    runs = runs_of(spent("baseline", 10), *candidates, *(spent(f"smoothing_{epsilon:g}", 10) for epsilon in EPSILONS))
+    assert total_cost(runs, "smoothing") == Cost(7, pytest.approx(0.9 * 6 + 1), 0.1, 0.0)
+    every_beta = [spent(f"ci_{beta:g}", 11) for beta in (1.0, 0.1, 0.01, 0.001, 0.0001)]
+    assert total_cost(runs_of(spent("baseline", 10), *every_beta), CI_ORACLE) == Cost(5, pytest.approx(5.5), 0.0, 0.0)
+    on_accelerator = replace(spent("vwci", 5), device="cuda")
+    assert total_cost(runs_of(spent("baseline", 10), on_accelerator), "vwci") is None
+
+
+def test_a_faster_star_has_five_times_the_learning_rate() -> None:
+    star, fast = (job_of(BASE, method, 0) for method in ("vwci_star", "vwci_star_fast"))
+    assert fast.recipe.learning_rate == 5 * star.recipe.learning_rate == 5 * BASE.learning_rate
+    assert fast.start == star.start
