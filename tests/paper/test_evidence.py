@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from fake_results import fake, store_of
 from singleshot.grid.job import Result
 from singleshot.grid.store import ResultStore
-from singleshot.paper.evidence import Cost, CurvePoint, details, save_curves, total_cost, training_curve
+from singleshot.paper.evidence import CurvePoint, details, save_curves, total_cost, training_curve
 from singleshot.paper.methods import EPSILONS, job_of
 from singleshot.paper.published import CI_ORACLE
 from singleshot.paper.regimes import REGIMES
@@ -40,7 +40,7 @@ def test_a_curve_is_the_mean_over_seeds_at_common_epochs(unseen: str) -> None:
     assert short.curve is not None
     runs = runs_of(tracked("vwci", 0, unseen=unseen), replace(short, curve=short.curve[:1]))
     (point,) = training_curve(runs, "vwci")
-    assert point == CurvePoint(6, 0.25, pytest.approx(0.15), 2.5, 2)
+    assert vars(point) == pytest.approx(vars(CurvePoint(6, 0.25, 0.15, 2.5, 2)))
     assert training_curve(runs, "baseline") == []
 
 
@@ -77,22 +77,28 @@ def test_details_average_shifts_and_leave_out_what_a_run_lacks() -> None:
     assert details(runs_of(), "vwci") == {}
 
 
+def cost(runs: Runs, method: str) -> tuple[float, ...]:
+    found = total_cost(runs, method)
+    assert found is not None
+    return astuple(found)
+
+
 def test_costs_include_searches_and_the_runs_that_a_method_starts_from() -> None:
     def spent(method: str, seconds: float) -> Result:
         return fake(BASE, method, 0, cpu_seconds=seconds)
 
     runs = runs_of(spent("baseline", 10), spent("held_out_baseline", 9), spent("vwci_star", 3), spent("auto_vwci", 13))
-    assert total_cost(runs, "baseline") == Cost(1, 1.0, 0.0, 0.0)
-    assert total_cost(runs, "ts_case2") == Cost(1, 0.9, 0.1, 0.1)
-    assert total_cost(runs, "vwci_star") == Cost(2, pytest.approx(1.3), 0.0, 0.0)
-    assert total_cost(runs, "auto_vwci") == Cost(1, 1.3, 0.1, 0.0)  # the held-out images are given back
+    assert cost(runs, "baseline") == pytest.approx((1, 1.0, 0.0, 0.0))
+    assert cost(runs, "ts_case2") == pytest.approx((1, 0.9, 0.1, 0.1))
+    assert cost(runs, "vwci_star") == pytest.approx((2, 1.3, 0.0, 0.0))
+    assert cost(runs, "auto_vwci") == pytest.approx((1, 1.3, 0.1, 0.0))  # the held-out images are given back
     assert total_cost(runs, "vwci") is None
     assert total_cost(runs, "smoothing") is None
     candidates = [spent(f"held_out_smoothing_{epsilon:g}", 9) for epsilon in EPSILONS]
     runs = runs_of(spent("baseline", 10), *candidates, *(spent(f"smoothing_{epsilon:g}", 10) for epsilon in EPSILONS))
-    assert total_cost(runs, "smoothing") == Cost(7, pytest.approx(0.9 * 6 + 1), 0.1, 0.0)
+    assert cost(runs, "smoothing") == pytest.approx((7, 0.9 * 6 + 1, 0.1, 0.0))
     every_beta = [spent(f"ci_{beta:g}", 11) for beta in (1.0, 0.1, 0.01, 0.001, 0.0001)]
-    assert total_cost(runs_of(spent("baseline", 10), *every_beta), CI_ORACLE) == Cost(5, pytest.approx(5.5), 0.0, 0.0)
+    assert cost(runs_of(spent("baseline", 10), *every_beta), CI_ORACLE) == pytest.approx((5, 5.5, 0.0, 0.0))
     on_accelerator = replace(spent("vwci", 5), device="cuda")
     assert total_cost(runs_of(spent("baseline", 10), on_accelerator), "vwci") is None
 
