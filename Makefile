@@ -54,7 +54,7 @@ $(FOREIGN)/.installed: constraints.txt
 docs: $(VENV)/.base
 	$(BIN)/python docs/build.py
 
-# Update the tables and figures in docs/results.md and the README from results/runs; nothing is trained.
+# Update the tables and figures in docs/results.md, docs/results and the README from results/runs; nothing is trained.
 results: $(VENV)/.base
 	$(BIN)/python docs/build_results.py
 

@@ -1,4 +1,4 @@
-"""Update the tables, differences and figures in docs/results.md and the README.
+"""Update the tables, differences and figures in docs/results.md, docs/results and the README.
 
     make results          or          python docs/build_results.py
 
@@ -37,7 +37,7 @@ from singleshot.training.recipe import Recipe
 ROOT = Path(__file__).resolve().parent.parent
 RUNS, IMAGES = ROOT / "results" / "runs", ROOT / "docs" / "images"
 CURVES = IMAGES / "evidence.png"
-PAGES = (ROOT / "docs" / "results.md", ROOT / "README.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", *sorted((ROOT / "docs" / "results").glob("*.md")))
 SEEDS = 3
 START, END = "<!-- results: ", "<!-- end of results -->"
 MARKED = re.compile(rf"({START}([^\n]*) -->\n)(.*?)({END})", re.DOTALL)

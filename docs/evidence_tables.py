@@ -10,7 +10,7 @@ from singleshot.paper.evidence import details, total_cost
 from singleshot.paper.published import CI_MEAN, METRICS
 from singleshot.paper.regimes import REGIMES
 from singleshot.paper.seed_means import Runs
-from singleshot.paper.table_formats import MISSING, as_markdown, format_difference, markdown_table
+from singleshot.paper.table_formats import MISSING, as_markdown, format_difference, format_time, markdown_table
 from singleshot.paper.tables import TITLES, evidence_table
 
 DETAILS = {
@@ -22,6 +22,26 @@ DETAILS = {
     "shift_ece": "ECE, shifted",
     "largest_shift_ece": "ECE, largest shift",
 }
+
+
+SUMMARY = (
+    *("baseline", "ts_case2", "smoothing_0.1", "passes", "vwci", "vwci_one_gradient", "vwci_total_variation"),
+    *("vwci_total_variation_one_gradient", "auto_smoothing", "auto_vwci"),
+)
+"""The rows of the short table."""
+
+
+def _summary(regime: str, seeds: int, store: ResultStore) -> str:
+    """The rows that matter most, mean ± standard error over seeds."""
+    runs = Runs(REGIMES[regime].recipe, seeds, store)
+    lines = []
+    for row in SUMMARY:
+        found = runs.estimates(row)
+        if found:
+            accuracy = f"{100 * found['accuracy'].mean:.1f}"
+            time = format_time(runs.time_ratio(row), found["ece"].seeds)
+            lines.append([_title(row), accuracy, str(found["ece"]), str(found["nll"]), time, str(found["ece"].seeds)])
+    return markdown_table(["method", "acc. %", "ECE", "NLL", "time", "seeds"], lines)
 
 
 def _metrics(regime: str, seeds: int, store: ResultStore) -> str:
@@ -71,6 +91,7 @@ def _title(row: str) -> str:
 
 
 EVIDENCE_TABLES: dict[str, Callable[[str, int, ResultStore], str]] = {
+    "summary": _summary,
     "evidence": _metrics,
     "differences": _differences,
     "details": _details,

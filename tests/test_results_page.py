@@ -41,8 +41,7 @@ def test_the_pages_agree_with_the_stored_runs() -> None:
     module = script()
     store = ResultStore.open(module.RUNS)
     assert store.skipped == []
-    for page in ("docs/results.md", "README.md"):
-        path = ROOT / page
+    for path in module.PAGES:
         text = path.read_text(encoding="utf-8")
         assert module.page_with_results(text, store, path.parent) == text, "run `make results`"
 
