@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import recompute_results
 
 from fake_results import BASE, fake, full_store, full_table, store_of
 from singleshot.grid.store import ResultStore
@@ -44,6 +46,18 @@ def test_the_pages_agree_with_the_stored_runs() -> None:
     for path in module.PAGES:
         text = path.read_text(encoding="utf-8")
         assert module.page_with_results(text, store, path.parent) == text, "run `make results`"
+
+
+def test_an_independent_recomputation_agrees_and_notices_a_changed_digit() -> None:
+    page = (DOCS / "results" / "evidence.md").read_text(encoding="utf-8")
+    runs = recompute_results.load()
+    compared, wrong = recompute_results.compare(page, runs)
+    assert compared > 100
+    assert wrong == []
+    digits = [found.start() for found in re.finditer(r"\d (?=±|\|)", page) if "|" in page[: found.start()]]
+    changed = digits[len(digits) // 2]
+    edited = page[:changed] + str((int(page[changed]) + 1) % 10) + page[changed + 1 :]
+    assert len(recompute_results.compare(edited, runs)[1]) == 1
 
 
 def test_text_between_markers_is_replaced(build: ModuleType) -> None:
