@@ -3,8 +3,8 @@
     python benchmarks/recompute_results.py
 
 Reads results/runs, one JSON file per run, and the tables between the markers of README.md, docs/results.md and
-docs/results. It imports nothing of singleshot: runs are recognised by their recipes, metrics are computed from the sums per
-bin. Prints the number of cells that were compared and every cell that differs; exit code 1 if there is one.
+docs/results. It imports nothing of singleshot: runs are recognised by their recipes, metrics are computed from the sums
+per bin. Prints the number of cells that were compared and every cell that differs; exit code 1 if there is one.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def vwci(measure: str = "bhattacharyya", **changes: Any) -> dict[str, Any]:
 
 
 def wanted(title: str) -> dict[str, Any]:  # noqa: PLR0911
-    """The recipe fields of a row; ``start`` says whether it starts from another run, ``rescaled`` whether it is scaled."""
+    """The recipe fields of a row, and ``rescaled`` if its predictions are those after temperature scaling."""
     title = title.replace("\\", "").replace("*", "")
     one = {"gradient_passes": 1}
     if title in ("Baseline", "baseline", "cross-entropy (baseline)"):
@@ -103,9 +103,8 @@ def wanted(title: str) -> dict[str, Any]:  # noqa: PLR0911
         return {**PLAIN, "loss": "ci", "beta": float(found[1])}
     if found := re.fullmatch(r"Label smoothing, ε = (.*)", title):
         return {**PLAIN, "loss": "label_smoothing", "label_smoothing": float(found[1])}
-    if found := re.fullmatch(r"VWCI, (.*?)(, k = 1)?", title):
-        if found[1] in MEASURES:
-            return vwci(MEASURES[found[1]], **(one if found[2] else {}))
+    if (found := re.fullmatch(r"VWCI, (.*?)(, k = 1)?", title)) and found[1] in MEASURES:
+        return vwci(MEASURES[found[1]], **(one if found[2] else {}))
     fixed: dict[str, dict[str, Any]] = {
         "Cross-entropy, T = 5": {**PLAIN, "loss": "cross_entropy", "samples": 5},
         "Cross-entropy, T = 5, k = 1": {**PLAIN, "loss": "cross_entropy", "samples": 5, **one},
@@ -139,7 +138,7 @@ class Network:
     def select(self, fields: dict[str, Any], *, star: float = 0.0) -> dict[int, Run]:
         """Runs by seed; ``star`` is the learning rate of runs that start from another run, relative to that run's."""
         fields = {name: value for name, value in fields.items() if name != "rescaled"}
-        found = {}
+        found: dict[int, Run] = {}
         for run in self.runs:
             recipe, start = run["recipe"], run["start"]
             is_star = bool(start) and math.isclose(recipe["learning_rate"], star * start["learning_rate"])
@@ -150,6 +149,7 @@ class Network:
         return {seed: run for seed, run in sorted(found.items()) if seed < SEEDS}
 
     def row(self, title: str) -> dict[int, Run]:
+        """Runs of a row by seed."""
         clean = title.replace("\\", "")
         if clean.startswith("VWCI*"):
             return self.select(vwci(), star=5.0 if "5 ×" in clean else 1.0)
@@ -158,7 +158,8 @@ class Network:
         return self.select(wanted(title))
 
     def chosen_epsilon(self) -> float:
-        tried = {}
+        """The ε with the lowest NLL on held-out images."""
+        tried: dict[float, float] = {}
         for run in self.runs:
             recipe = run["recipe"]
             is_candidate = recipe["loss"] == "label_smoothing" and recipe["validation"] == 0.1 and recipe["seed"] == 0
@@ -167,6 +168,7 @@ class Network:
         return min(tried, key=tried.__getitem__)
 
     def values(self, title: str) -> Values:
+        """Metrics and processor time of a row by seed."""
         if title.startswith(("CI, mean", r"CI\[Oracle")):
             return self._over_beta(oracle="Oracle" in title)
         rescaled = wanted_or_empty(title).get("rescaled")
@@ -207,6 +209,7 @@ class Network:
         return {seed: {name: values[seed][name] for name, values in chosen.items()} for seed in common}
 
     def deviation_over_beta(self, name: str) -> float:
+        """Standard deviation of the means over seeds."""
         by_beta = [values for beta in BETAS if (values := self.values(f"CI, β = {beta:g}"))]
         common = sorted(set.intersection(*(set(values) for values in by_beta)))
         return stdev(fmean(values[seed][name] for seed in common) for values in by_beta)
