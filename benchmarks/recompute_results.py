@@ -92,7 +92,7 @@ def vwci(measure: str = "bhattacharyya", **changes: Any) -> dict[str, Any]:
 def wanted(title: str) -> dict[str, Any]:  # noqa: PLR0911
     """The recipe fields of a row, and ``rescaled`` if its predictions are those after temperature scaling."""
     title = title.replace("\\", "").replace("*", "")
-    one = {"gradient_passes": 1}
+    one: dict[str, Any] = {"gradient_passes": 1}
     if title in ("Baseline", "baseline", "cross-entropy (baseline)"):
         return {**PLAIN, "loss": "cross_entropy", "samples": 1}
     if title in ("TS (case 1)", "temperature scaling, case 1"):
