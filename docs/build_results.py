@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -31,7 +32,7 @@ from singleshot.paper.published import CI_MEAN, CI_ORACLE, METRICS
 from singleshot.paper.regimes import REGIMES
 from singleshot.paper.seed_means import Runs
 from singleshot.paper.table_formats import MISSING, as_markdown, format_difference, format_time, markdown_table
-from singleshot.paper.tables import build_table
+from singleshot.paper.tables import Table, build_table
 from singleshot.training.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,7 +101,7 @@ def _check_markers(page: str) -> None:
 def _generate(marker: str, store: ResultStore, folder: Path) -> str:
     match marker.split():
         case ["table", number, dataset, model]:
-            return as_markdown(build_table(f"table{number}", _base(dataset, model), SEEDS, store))
+            return as_markdown(_without_empty_rows(build_table(f"table{number}", _base(dataset, model), SEEDS, store)))
         case ["versus", method, dataset, model]:
             return _versus(method, _base(dataset, model), store)
         case ["figure", number, first, *others] if others or number == "evidence":
@@ -119,6 +120,13 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:
         "'figure NUMBER DATA MODEL MODEL...', 'figure evidence REGIME REGIME...', 'headline DATA MODEL MODEL...' and "
         + ", ".join(f"'{f'alpha {what}'.strip()}'" for what in SEARCHES)
     )
+
+
+def _without_empty_rows(table: Table) -> Table:
+    """Leave out added rows that were not measured on this data set; each stands for one run per seed."""
+    kept = tuple(row for row in table.rows if row.seeds or not row.added)
+    left_out = table.seeds * (len(table.rows) - len(kept))
+    return replace(table, rows=kept, runs=table.runs - left_out, missing=table.missing - left_out)
 
 
 def _alpha(rows: list[dict[str, Any]]) -> str:
