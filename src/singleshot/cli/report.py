@@ -99,7 +99,7 @@ def report(  # noqa: PLR0917
         print(json.dumps(data, indent=2, allow_nan=False))
         return
     for model in data["models"]:
-        print(f"{model['name']}: {model['verdict']}")
+        print(f"{model['name']}: {model['badge']}. {model['sentences'][0]}")
     print(f"Report:  {printable(str(output))}")
 
 

@@ -25,6 +25,7 @@ class Interval:
     def __str__(self) -> str:
         return f"{self.estimate:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
+
 def bootstrap(
     examples: Examples,
     *,

@@ -95,17 +95,18 @@ def model_data(report: ModelReport) -> dict[str, Any]:
     """Return the data of one model."""
     evaluation, outcomes = report.evaluation, report.outcomes
     examples, bins = outcomes.examples, evaluation.result.bins
-    sentence, tone = verdict(evaluation)
-    exception = outlier_class(outcomes)
-    if exception is not None:
-        sentence, tone = f"{sentence} {exception}", "fair" if tone == "good" else tone
+    found = verdict(evaluation)
     return {
         "name": shown(report.name, keep_end=True),
         "about": shown(report.about, max_length=500),
         "count": evaluation.result.count,
         "classes": outcomes.classes,
-        "verdict": sentence,
-        "tone": tone,
+        "verdict": str(found),
+        "badge": found.badge,
+        "level": found.level,
+        "sentences": found.sentences,
+        "p_value": found.p_value,
+        "exception": outlier_class(outcomes),
         "metrics": {name: _estimate(name, evaluation) for name in HELP},
         "fine": fine_bins(examples),
         "risk_coverage": risk_coverage_points(examples),

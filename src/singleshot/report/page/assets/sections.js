@@ -1,11 +1,6 @@
 // The content of each section.
 
-const TONES = {
-  good: ["✓", "Calibrated"],
-  fair: ["≈", "Somewhat off"],
-  bad: ["✕", "Miscalibrated"],
-  unclear: ["?", "Unclear"],
-};
+const SYMBOLS = { good: "✓", near: "✓", fair: "≈", bad: "✕", unclear: "?" };
 
 const MAX_PRINTED_CLASSES = 30;
 
@@ -70,17 +65,20 @@ function verdictCards(report) {
   return allModels(report).map((index) => verdictCard(report, index));
 }
 
+/** The badge and the sentences of the verdict, as `singleshot evaluate` prints them, and what to do. */
 function verdictCard(report, index) {
-  const model = report.models[index], [symbol, word] = TONES[model.tone];
-  return element("article", { class: `card ${model.tone}`, "data-model": model.name },
+  const model = report.models[index], [found, ...details] = model.sentences;
+  return element("article", { class: `card ${model.level}`, "data-model": model.name },
     element("header", {}, modelName(report, index),
       element(
         "span",
-        { class: `badge ${model.tone}` },
-        element("span", { "aria-hidden": "true" }, symbol),
-        ` ${word}`,
+        { class: `badge ${model.level}` },
+        element("span", { "aria-hidden": "true" }, SYMBOLS[model.level]),
+        ` ${model.badge}`,
       )),
-    element("p", { class: "verdict" }, model.verdict),
+    element("p", { class: "verdict" }, found),
+    element("ul", { class: "details" }, details.map((sentence) => element("li", {}, sentence))),
+    model.exception ? element("p", { class: "exception" }, model.exception) : null,
     element("p", { class: "muted" }, model.about));
 }
 
