@@ -144,7 +144,7 @@ def test_a_small_gap_is_judged_by_the_error_rate() -> None:
     found = verdict_on_constant(0.98, 0.99, 20_000)  # the same gap
     assert found.level == "bad"
     assert found.lines() == [
-        "Miscalibrated: overconfident by 1 point.",
+        "Miscalibrated: overconfident by 1 point, with 2 times as many errors as claimed.",
         "  All scores claimed 99 % on average and were right 98 % of the time: errors are 2 times as frequent",
         "    as claimed.",
         "  Chance alone does not explain the deviation (p = 0.003).",
@@ -213,7 +213,9 @@ def test_errors_of_high_scores_alone_are_found() -> None:
     # 5,000 scores of 0.999 with 15 errors for the claimed 5, hidden by 5,000 calibrated scores of 0.6
     right = np.r_[np.arange(5000) >= 15, np.arange(5000) < 3000]
     found = verdict_on_two_classes(np.repeat([0.999, 0.6], 5000), right)
-    assert found.finding == "overconfident by 0.2 ± 0.17 points where scores are 0.9 or above"
+    assert found.finding == (
+        "overconfident by 0.2 ± 0.17 points where scores are 0.9 or above, with 3 times as many errors as claimed"
+    )
     assert found.level == "bad"
     assert "errors are 3 times as frequent as claimed" in found.details[1]
 

@@ -114,10 +114,9 @@ class Finding(NamedTuple):
 def worst_finding(everything: Claim, high: Claim | None, error: float, beyond_chance: set[str]) -> Finding:
     """Return the worst of the deviations beyond chance; of equal ones the first."""
     findings = []
-    gap, direction = everything.gap, _direction(everything.gap)
-    size = points(abs(gap), everything.digits, everything.margin)
+    gap = everything.gap
     if "mean" in beyond_chance:
-        findings.append(Finding(f"{direction} by {size}", claim_level(everything)))
+        findings.append(Finding(f"{_gap_words(everything)}{_multiple_words(everything)}", claim_level(everything)))
     if "spread" in beyond_chance:
         level = spread_level(everything, error)
         off = points(error, everything.digits)
@@ -126,11 +125,10 @@ def worst_finding(everything: Claim, high: Claim | None, error: float, beyond_ch
             where = "right on average, but scores are too high in places and too low in others"
             findings.append(Finding(f"{where}, by {off} {rate}", level))
         elif error >= 2 * abs(gap) or _rank(level) > _rank(findings[0].level):
-            findings[0] = Finding(f"{direction} by {size} on average, and scores are off by {off} {rate}", level)
+            findings[0] = Finding(f"{_gap_words(everything)} on average, and scores are off by {off} {rate}", level)
     if high is not None and "high" in beyond_chance:
-        size = points(abs(high.gap), high.digits, high.margin)
         where = f"where scores are {high.least:g} or above"
-        findings.append(Finding(f"{_direction(high.gap)} by {size} {where}", claim_level(high)))
+        findings.append(Finding(f"{_gap_words(high)} {where}{_multiple_words(high)}", claim_level(high)))
     return max(findings, key=lambda finding: _rank(finding.level))
 
 
@@ -157,8 +155,15 @@ def _rank(level: Level) -> int:
     return list(BADGES).index(level)
 
 
-def _direction(gap: float) -> str:
-    return "overconfident" if gap > 0 else "underconfident"
+def _gap_words(claim: Claim) -> str:
+    direction = "overconfident" if claim.gap > 0 else "underconfident"
+    return f"{direction} by {points(abs(claim.gap), claim.digits, claim.margin)}"
+
+
+def _multiple_words(claim: Claim) -> str:
+    """The multiple of the claimed errors, if that is worse than the gap in points sounds."""
+    is_worse = 0 < claim.gap < LARGE and claim.multiple > FEW_TIMES
+    return f", with {times(claim.multiple)} as many errors as claimed" if is_worse else ""
 
 
 def _claim_sentence(claim: Claim, is_beyond_chance: bool) -> str:
