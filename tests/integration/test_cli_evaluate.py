@@ -44,11 +44,17 @@ def test_a_file_has_metrics_with_intervals_and_a_verdict(place: Path, capsys: py
         "Overconfidence",
     ):
         assert re.search(rf"^  {metric} +\d\.\d{{4}}   \d\.\d{{4}} – \d\.\d{{4}}$", shown, re.MULTILINE), metric
-    verdict = (
-        r"^Overconfident by \d\d points; scores of 0\.9 and above are right \d\d % of the time \(\d+ examples\)\.$"
+    assert re.search(r"^Miscalibrated: overconfident by \d\d(\.\d)? points\.$", shown, re.MULTILINE)
+    words = " ".join(shown.split())
+    assert re.search(
+        r"Scores of 0\.9 and above claimed [\d.]+ % on average and were right [\d.]+ % of the time \(\d+ examples\): "
+        r"errors are [\d.]+ times as frequent as claimed\. Chance alone does not explain the deviation \(p = 0\.003\)",
+        words,
     )
-    assert re.search(verdict, shown, re.MULTILINE)
-    assert "A perfectly calibrated classifier would show an ECE this large with p = 0.020." in shown
+    run(evaluate, "test.npz", "--replicates", "50", "--json")
+    found = shown_json(capsys)["verdict"]
+    assert (found["level"], found["badge"], found["p_value"] < 0.05) == ("bad", "Miscalibrated", True)
+    assert " ".join(found["sentences"][1:]) in words
     run(evaluate, "test.npz", "--replicates", "0")
     assert "interval" not in capsys.readouterr().out
 

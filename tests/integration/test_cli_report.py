@@ -32,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_page_about_two_files(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(report, "test.npz", "val.npz", "-o", "new/page.html", "--title", "Both", "--replicates", "20")
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("test.npz: Overconfident by ")
+    assert said[0].startswith("test.npz: Miscalibrated. Overconfident by ")
     assert said[-1] == "Report:  new/page.html"
     text = (place / "new" / "page.html").read_text(encoding="utf-8")
     assert "<title>Both</title>" in text

@@ -64,6 +64,14 @@ def test_the_lower_bound_of_the_mce_is_at_least_that_of_the_ece() -> None:
         assert intervals["mce"].low <= intervals["mce"].high
 
 
+@pytest.mark.parametrize("slope", [0.7, 1.0, 1.2])
+def test_intervals_contain_their_estimate(slope: float) -> None:
+    """Also those of errors that noise biases upwards: the largest gap of a few examples is far above the true one."""
+    for seed in range(4):
+        for name, found in bootstrap(reference.drawn(150, seed, slope=slope), replicates=60).items():
+            assert found.low <= found.estimate <= found.high, (name, seed)
+
+
 @given(st.lists(st.tuples(st.sampled_from([0.1, 0.35, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=40))
 @settings(max_examples=40, deadline=None)
 @example([(0.1, True), (0.35, False), (0.7, True), (0.9, False), (0.9, True), (0.1, False), (0.1, True), (0.7, False),

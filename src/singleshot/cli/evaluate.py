@@ -62,7 +62,7 @@ def evaluate(  # noqa: PLR0917
     _check_arguments(sources, figure, predictions)
     from singleshot.evaluation.evaluation import check_options, compare, evaluate_file
     from singleshot.evaluation.loaded_run import LoadedRun
-    from singleshot.evaluation.summary import comparison_lines, evaluation_lines, table_lines
+    from singleshot.evaluation.summary import comparison_lines, evaluation_dict, evaluation_lines, table_lines
     from singleshot.predictions import read_predictions
     from singleshot.predictions.formats import is_predictions
 
@@ -85,9 +85,9 @@ def evaluate(  # noqa: PLR0917
 
         save_reliability([(one.name, one.result) for one in found], figure)
     if as_json:
-        content: dict[str, Any] = found[0].to_dict(accuracy)
+        content: dict[str, Any] = evaluation_dict(found[0], accuracy)
         if len(found) > 1:
-            evaluations = [one.to_dict(accuracy) for one in found]
+            evaluations = [evaluation_dict(one, accuracy) for one in found]
             content = {"evaluations": evaluations, "comparisons": [one.to_dict() for one in compared]}
         print(json.dumps(content, indent=2, allow_nan=False))
         return

@@ -24,6 +24,7 @@ def report(  # noqa: PLR0917
     runs: OmitArgPrefixes[RunOptions],
     output: Annotated[Path, arg(aliases=["-o"])] = Path("report.html"),
     title: str | None = None,
+    bins: int = 20,
     replicates: int | None = None,
     dataset: str | None = None,
     as_json: Annotated[bool, arg(name="json")] = False,
@@ -44,6 +45,7 @@ def report(  # noqa: PLR0917
         runs: how to evaluate trained runs.
         output: the .html file to write.
         title: heading of the page. Default: a question about the calibration of the sources.
+        bins: equal-width bins of the confidence at first; the page has a slider for others.
         replicates: bootstrap resamples for intervals and comparisons, 0 for none. Default: 1000, or none above a
             million examples.
         dataset: for files: the dataset whose test images (or --split train) they predict, in its order. The page
@@ -58,16 +60,19 @@ def report(  # noqa: PLR0917
         raise ValueError(f"--output {output} is a folder; name a file")
     if dataset is not None and runs.split == "validation":
         raise ValueError("--dataset has only test and train images; --split validation is for runs")
+    from singleshot.common.checks import check_range
     from singleshot.data import load_dataset
     from singleshot.evaluation.evaluation import check_options
     from singleshot.predictions import read_predictions
     from singleshot.predictions.formats import is_predictions
     from singleshot.report.page import file_report, run_report, write_page
-    from singleshot.report.page.model_report import command_line
+    from singleshot.report.page.content import MAX_BINS
+    from singleshot.report.page.next_step import command_line
     from singleshot.report.page.outcomes import IMAGE_SIZE
     from singleshot.training.run import Run
 
-    check_options(replicates=replicates)
+    check_options(bins=bins, replicates=replicates)
+    check_range("--bins", bins, f"[1, {MAX_BINS}]")
     for source in sources:  # a bad source is refused before the evaluation of the others starts
         if not source.exists():
             raise ValueError(f"{source} does not exist; name a file of predictions or a run folder")
@@ -88,18 +93,18 @@ def report(  # noqa: PLR0917
         """Evaluate the sources one at a time."""
         for source, name in zip(sources, names, strict=True):
             if is_predictions(source):
-                yield file_report(source, name=name, replicates=replicates, images=images, **asdict(files))
+                yield file_report(source, name=name, bins=bins, replicates=replicates, images=images, **asdict(files))
             else:
-                yield run_report(source, name=name, replicates=replicates, **asdict(runs))
+                yield run_report(source, name=name, bins=bins, replicates=replicates, **asdict(runs))
 
-    options = {**asdict(files), "replicates": replicates, "dataset": dataset, **asdict(runs)}
+    options = {**asdict(files), "bins": bins, "replicates": replicates, "dataset": dataset, **asdict(runs)}
     command = command_line("report", *sources, "-o", str(output), **options)
     data = write_page(reports(), output, title=title, replicates=replicates, command=command)
     if as_json:
         print(json.dumps(data, indent=2, allow_nan=False))
         return
     for model in data["models"]:
-        print(f"{model['name']}: {model['verdict']}")
+        print(f"{model['name']}: {model['badge']}. {model['sentences'][0]}")
     print(f"Report:  {printable(str(output))}")
 
 

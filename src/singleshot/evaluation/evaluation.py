@@ -183,9 +183,15 @@ def compare(other: Evaluation, baseline: Evaluation, *, replicates: int | None, 
         reason = f"a comparison needs at least {MIN_RESAMPLED} examples, got {len(first)}"
     if first is None or second is None or reason:
         return BaselineComparison(other.name, baseline.name, None, f"are not compared: {reason}")
-    base, one = (_resample(examples, replicates or DEFAULT_REPLICATES, bins) for examples in (first, second))
+    base, one = (resample_compared(evaluation, replicates, bins) for evaluation in (baseline, other))
     finite = [name for name in COMPARED if math.isfinite(one.plain[name]) and math.isfinite(base.plain[name])]
     return BaselineComparison(other.name, baseline.name, [compare_resampled(one, base, name) for name in finite])
+
+
+def resample_compared(evaluation: Evaluation, replicates: int | None, bins: int) -> Resampled:
+    """Resample the compared metrics; equal numbers of examples are resampled alike, so differences are paired."""
+    assert evaluation.examples is not None
+    return _resample(evaluation.examples, replicates or DEFAULT_REPLICATES, bins)
 
 
 @lru_cache(maxsize=2)  # the baseline, which is compared with several others, and one of them

@@ -45,33 +45,41 @@ def amount(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
-def points(share: float, margin: float = 0.0) -> str:
+def points(share: float, digits: int = 1, margin: float = 0.0) -> str:
     """Format a difference of shares in percentage points, with its margin of error if that is relatively large.
 
-    >>> points(0.081), points(0.0104), points(0.004), points(1e-9)
-    ('8 points', '1 point', '0.4 points', 'less than 0.1 points')
-    >>> points(0.14, 0.11), points(0.14, 0.02)
+    >>> points(0.081), points(0.0104), points(0.0049, 2), points(1e-9)
+    ('8.1 points', '1 point', '0.49 points', 'less than 0.1 points')
+    >>> points(0.14, 1, 0.11), points(0.14, 1, 0.02)
     ('14 ± 11 points', '14 points')
-    >>> points(0.0104, 0.004)
-    '1.0 ± 0.4 points'
     """
-    if margin > share / 4 and share >= 0.0095:
-        digits = 0 if margin >= 0.0095 else 1
-        return f"{share * 100:.{digits}f} ± {margin * 100:.{digits}f} points"
-    if share < 0.001:
-        return "less than 0.1 points"
-    value = f"{share * 100:.0f}" if share >= 0.0095 else f"{share * 100:.1g}"
+    if round(share, digits + 2) == 0:
+        return f"less than {10.0**-digits:g} points"
+    value = _short(share, digits)
+    if margin > share / 4:
+        return f"{value} ± {100 * margin:.2g} points"
     return f"{value} point{'' if value == '1' else 's'}"
 
 
-def percent(part: int, whole: int) -> str:
-    """Format a share in percent, with enough digits that only all is 100 % and only none is 0 %.
+def share_text(share: float, digits: int = 1) -> str:
+    """Format a share in percent.
 
-    >>> percent(711, 1000), percent(9999, 10000), percent(5, 5)
-    ('71 %', '99.99 %', '100 %')
+    >>> share_text(0.9975, 2), share_text(0.96, 2), share_text(1.0)
+    ('99.75 %', '96 %', '100 %')
     """
-    for digits in range(8):
-        text = f"{100 * part / whole:.{digits}f}"
-        if float(text) not in {0.0, 100.0} or part in {0, whole}:
-            break
-    return f"{text} %"
+    return f"{_short(share, digits)} %"
+
+
+def times(multiple: float) -> str:
+    """Format a multiple.
+
+    >>> times(16.6), times(3.04), times(1e9)
+    ('16.6 times', '3 times', 'more than 1,000 times')
+    """
+    return f"{_short(multiple / 100, 1)} times" if multiple <= 1000 else "more than 1,000 times"
+
+
+def _short(share: float, digits: int) -> str:
+    """Format a share in percent, without trailing zeros."""
+    text = f"{100 * share:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from singleshot.common.text import printable
 from singleshot.evaluation.evaluation import BaselineComparison, Evaluation
@@ -11,8 +12,8 @@ from singleshot.evaluation.formatting import LABELS, difference_label, number
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.calibration import CalibrationResult
 
-ABOUT_ECE_INTERVALS = (
-    "  (The interval of an ECE is for the true error, corrected for bias: it may lie below the estimate.)"
+ABOUT_CLASSWISE = (
+    "  (The interval of the classwise ECE is for the true error, without bias: it may lie below the estimate.)"
 )
 
 
@@ -27,17 +28,20 @@ def evaluation_lines(evaluation: Evaluation, accuracy: float | None = None) -> l
         if name in intervals and math.isfinite(intervals[name].low):
             line += f"   {number(intervals[name].low, 0)} – {number(intervals[name].high, 0)}"
         lines.append(line)
-    if "ece" in intervals:
-        lines.append(ABOUT_ECE_INTERVALS)
+    if "classwise_ece" in intervals:
+        lines.append(ABOUT_CLASSWISE)
     lines += evaluation.notes()
-    lines.append(average_gap(evaluation.result) if evaluation.examples is None else verdict(evaluation)[0])
-    if evaluation.consistency is not None:
-        p_value = evaluation.consistency.p_value
-        lines.append(f"A perfectly calibrated classifier would show an ECE this large with p = {p_value:.3f}.")
+    lines += [average_gap(evaluation.result)] if evaluation.examples is None else verdict(evaluation).lines()
     if accuracy is not None:
         message = evaluation.threshold(accuracy).message
         lines.append(f"{message[0].upper()}{message[1:]}.")
     return lines
+
+
+def evaluation_dict(evaluation: Evaluation, accuracy: float | None = None) -> dict[str, Any]:
+    """Every number and the verdict as plain values for JSON; the verdict is null if the examples were not kept."""
+    found = None if evaluation.examples is None else verdict(evaluation).to_dict()
+    return {**evaluation.to_dict(accuracy), "verdict": found}
 
 
 def table_lines(evaluations: Sequence[Evaluation]) -> list[str]:

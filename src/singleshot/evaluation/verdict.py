@@ -1,93 +1,198 @@
-"""A verdict in words on the calibration of confidences, with the uncertainty of a finite sample."""
+"""A verdict in words on the calibration of scores: one function decides the level, the badge and the sentences."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from textwrap import wrap
+from typing import Any, Literal, NamedTuple
 
+from singleshot.evaluation.claims import MAX_DIGITS, Claim, chance_of_error, chance_of_gap, high_scores, mean_gap
 from singleshot.evaluation.evaluation import MIN_RESAMPLED, Evaluation
-from singleshot.evaluation.formatting import amount, percent, points
+from singleshot.evaluation.formatting import amount, points, share_text, times
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.intervals import wilson_interval
-from singleshot.metrics.selective import accepted_at
-from singleshot.metrics.significance import consistency_test
 from singleshot.training.recipe import Recipe
 
-Tone = Literal["good", "fair", "bad", "unclear"]
+Level = Literal["good", "unclear", "near", "fair", "bad"]
 
+BADGES: dict[Level, str] = {
+    "good": "Calibrated",
+    "unclear": "Unclear",
+    "near": "Nearly calibrated",
+    "fair": "Somewhat off",
+    "bad": "Miscalibrated",
+}
+"""The word of each level, from the best to the worst."""
 SMALL, LARGE = 0.02, 0.05
-"""A calibration error up to the first counts as small, from the second on as large."""
-HIGH_SCORES = (0.9, 0.8, 0.7, 0.6, 0.5)
-DEVIATIONS = 2.24
-"""Number of standard errors that a mean gap exceeds by chance in 25 of 1,000 cases."""
+"""A calibration error up to the first counts as small, from the second on as large; and so do errors that are"""
+FEW_TIMES, MANY_TIMES = 1.25, 2.0
+"""at most or at least this many times as frequent as claimed. At an error rate of 10 % the rules agree."""
+SIGNIFICANT = 0.05
+TESTS = 3
+WIDTH = 100
 
 
-def verdict(evaluation: Evaluation) -> tuple[str, Tone]:
-    """Return the verdict on an evaluation with examples, and its tone.
+@dataclass(frozen=True)
+class Verdict:
+    """How far scores can be trusted."""
 
-    Errors that sampling noise explains are ignored. Of 1,000 calibrated classifiers, at most about 75 are reported as
-    miscalibrated: 25 by the test of the mean gap, 50 by the interval of the ECE. An error that may be small is never
-    rated as bad.
+    level: Level
+    finding: str  # what was found, in a few words
+    details: Sequence[str] = ()  # sentences: what was claimed and what held
+    p_value: float | None = None  # of perfect calibration; None with too few examples
+    needed: int | None = None  # examples for a clear verdict, if this one is unclear
+
+    @property
+    def badge(self) -> str:
+        """The level as a word."""
+        return BADGES[self.level]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was found, what was claimed and what held, and the role of chance."""
+        found = [f"{self.finding[0].upper()}{self.finding[1:]}.", *self.details]
+        if self.p_value is not None:
+            role = "could explain" if self.p_value > SIGNIFICANT else "does not explain"
+            found.append(f"Chance alone {role} the deviation (p = {self.p_value:.3f}).")
+        return found
+
+    def lines(self) -> list[str]:
+        """The badge and the sentences as indented lines of text."""
+        first, *others = f"{self.badge}: {self.finding}.", *self.sentences[1:]
+        wrapped = (wrap(one, WIDTH, initial_indent="  ", subsequent_indent="    ") for one in others)
+        return [first, *chain.from_iterable(wrapped)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"level": self.level, "badge": self.badge, "sentences": self.sentences, "p_value": self.p_value}
+
+    def __str__(self) -> str:
+        return " ".join((f"{self.badge}: {self.finding}.", *self.sentences[1:]))
+
+
+def verdict(evaluation: Evaluation) -> Verdict:
+    """Return the verdict on an evaluation with examples. It does not depend on the number of resamples.
+
+    Three tests look for a deviation from perfect calibration: of the mean score, of the ECE, and of the mean of the
+    high scores. Each may fail once in 60 calibrated classifiers, so at most one in 20 is reported as miscalibrated.
+    What a test finds is judged by its size, see `SMALL`, and an error that may be small is never rated as bad. All
+    numbers are rounded before they are judged, so equal words have equal levels.
     """
     examples = evaluation.examples
     assert examples is not None
     if len(examples) < MIN_RESAMPLED:
-        return f"Too few examples for a verdict: {len(examples):,}; hundreds are needed.", "unclear"
-    gap, margin = mean_gap(examples)
-    error = _error_beyond_chance(evaluation)
-    is_one_sided = abs(gap) > margin
-    if not is_one_sided and error == 0:
-        return _no_miscalibration(evaluation, examples, abs(gap) + margin)
-    at_least = max(abs(gap) - margin, evaluation.intervals["ece"].low if evaluation.intervals else 0.0)
-    tone_of_mean = _tone(abs(gap) if is_one_sided else 0.0, at_least)
-    tone = max(tone_of_mean, _tone(error, at_least), key=("good", "fair", "bad").index)
-    direction = f"{'Overconfident' if gap > 0 else 'Underconfident'} by {points(abs(gap), margin)}"
-    if not is_one_sided:
-        start = f"Calibrated on average, but scores are off by {points(error)}: too high in places, too low in others"
-    elif abs(gap) < error / 2 or tone_of_mean != tone:
-        start = f"{direction} on average, with scores off by {points(error)} in either direction"
-    elif tone == "good":
-        start = f"Nearly calibrated: {direction.lower()}"
-    else:
-        start = direction
-    return f"{start}{_high_scores(examples)}.", tone
+        return Verdict("unclear", f"too few examples for a verdict, {len(examples):,}; hundreds are needed")
+    everything, found = Claim.of(examples), high_scores(examples)
+    high = None if found is None else Claim.of(found[1], found[0])
+    error = round(evaluation.example_metrics["debiased_ece"], everything.digits + 2)
+    chances = {
+        "mean": chance_of_gap(examples),
+        "spread": chance_of_error(examples, len(evaluation.result.bins.count)),
+        "high": 1.0 if found is None else chance_of_gap(found[1]),
+    }
+    beyond_chance = {name for name, chance in chances.items() if chance * TESTS <= SIGNIFICANT}
+    p_value = min(1.0, TESTS * min(chances.values()))
+    details = [_claim_sentence(everything, "mean" in beyond_chance)]
+    if high is not None and high.count < everything.count:
+        details.append(_claim_sentence(high, "high" in beyond_chance))
+    if not beyond_chance:
+        return _no_miscalibration(examples, everything, error, details, p_value)
+    finding, level = worst_finding(everything, high, error, beyond_chance)
+    return Verdict(level, finding, details, p_value)
 
 
-def mean_gap(examples: Examples) -> tuple[float, float]:
-    """Return mean confidence minus accuracy, and its margin of error.
+class Finding(NamedTuple):
+    """A deviation beyond chance in words, and its level."""
 
-    The variance is at least that of correct confidences: if all predictions are right, the gaps hardly vary.
-    """
-    confidence = examples.confidence.double()
-    gaps = confidence - examples.correct.double()
-    variance = max(float(gaps.var()), float((confidence * (1 - confidence)).mean()))
-    return float(gaps.mean()), DEVIATIONS * math.sqrt(variance / len(gaps))
+    words: str
+    level: Level
 
 
-def _tone(error: float, at_least: float) -> Tone:
-    if error <= SMALL:
-        return "good"
-    return "bad" if error >= LARGE and at_least > SMALL else "fair"
+def worst_finding(everything: Claim, high: Claim | None, error: float, beyond_chance: set[str]) -> Finding:
+    """Return the worst of the deviations beyond chance; of equal ones the first."""
+    findings = []
+    gap = everything.gap
+    if "mean" in beyond_chance:
+        findings.append(Finding(f"{_gap_words(everything)}{_multiple_words(everything)}", claim_level(everything)))
+    if "spread" in beyond_chance:
+        level = spread_level(everything, error)
+        off = points(error, everything.digits)
+        rate = f"at an error rate of {share_text(1 - everything.right, everything.digits)}"
+        if "mean" not in beyond_chance:
+            where = "right on average, but scores are too high in places and too low in others"
+            findings.append(Finding(f"{where}, by {off} {rate}", level))
+        elif error >= 2 * abs(gap) or _rank(level) > _rank(findings[0].level):
+            findings[0] = Finding(f"{_gap_words(everything)} on average, and scores are off by {off} {rate}", level)
+    if high is not None and "high" in beyond_chance:
+        where = f"where scores are {high.least:g} or above"
+        findings.append(Finding(f"{_gap_words(high)} {where}{_multiple_words(high)}", claim_level(high)))
+    return max(findings, key=lambda finding: _rank(finding.level))
 
 
-def _error_beyond_chance(evaluation: Evaluation) -> float:
-    """The debiased ECE, or 0 if its interval includes 0; without intervals, if a test finds no miscalibration."""
-    if evaluation.intervals:
-        is_chance = evaluation.intervals["ece"].low == 0
-    else:
-        assert evaluation.examples is not None
-        bins = len(evaluation.result.bins.count)
-        is_chance = consistency_test(evaluation.examples, replicates=100, bins=bins).p_value > 0.05
-    return 0.0 if is_chance else evaluation.example_metrics["debiased_ece"]
+def claim_level(claim: Claim) -> Level:
+    """Judge the difference between claimed and right. Scores that are too low mislead less than scores too high."""
+    size, is_over = abs(claim.gap), claim.gap > 0
+    is_certain = size - claim.margin > SMALL or claim.least_multiple > FEW_TIMES
+    if size >= LARGE or (is_over and claim.multiple >= MANY_TIMES):
+        return "bad" if is_certain else "fair"
+    is_small = size <= SMALL and claim.multiple <= (FEW_TIMES if is_over else MANY_TIMES)
+    return "near" if is_small else "fair"
 
 
-def _no_miscalibration(evaluation: Evaluation, examples: Examples, without_intervals: float) -> tuple[str, Tone]:
-    high = evaluation.intervals["ece"].high if evaluation.intervals else without_intervals
-    undetected = max(high, _largest_gap(examples))
-    start = f"No miscalibration found in {amount(len(examples), 'example')}"
+def spread_level(everything: Claim, error: float) -> Level:
+    """Judge an error that may differ in sign; of its overconfident part, also the share of the error rate."""
+    too_high, rate = max(0.0, (error + everything.gap) / 2), 1 - everything.right
+    times_claimed = rate / (rate - too_high) if too_high < rate else math.inf if too_high else 1.0
+    if error >= LARGE or times_claimed >= MANY_TIMES:
+        return "bad" if error - everything.margin > min(SMALL, rate * (1 - 1 / FEW_TIMES)) else "fair"
+    return "near" if error <= SMALL and times_claimed <= FEW_TIMES else "fair"
+
+
+def _rank(level: Level) -> int:
+    return list(BADGES).index(level)
+
+
+def _gap_words(claim: Claim) -> str:
+    direction = "overconfident" if claim.gap > 0 else "underconfident"
+    return f"{direction} by {points(abs(claim.gap), claim.digits, claim.margin)}"
+
+
+def _multiple_words(claim: Claim) -> str:
+    """The multiple of the claimed errors, if that is worse than the gap in points sounds."""
+    is_worse = 0 < claim.gap < LARGE and claim.multiple > FEW_TIMES
+    return f", with {times(claim.multiple)} as many errors as claimed" if is_worse else ""
+
+
+def _claim_sentence(claim: Claim, is_beyond_chance: bool) -> str:
+    which = f"Scores of {claim.least:g} and above" if claim.least else "All scores"
+    of = f" ({amount(claim.count, 'example')})" if claim.least else ""
+    claimed, right = (share_text(share, claim.digits) for share in (claim.claimed, claim.right))
+    if claim.claimed == 1 and claim.digits == MAX_DIGITS:
+        claimed = f"more than {share_text(1 - 10.0 ** -(MAX_DIGITS + 2), MAX_DIGITS)}"
+    sentence = f"{which} claimed {claimed} on average and were right {right} of the time{of}"
+    if is_beyond_chance and claim.right == 1:
+        return f"{sentence}: there are no errors."
+    if is_beyond_chance and claim.multiple >= 1.05:
+        frequency = "as frequent as" if claim.gap > 0 else "rarer than"
+        return f"{sentence}: errors are {times(claim.multiple)} {frequency} claimed."
+    return f"{sentence}."
+
+
+def _no_miscalibration(
+    examples: Examples, everything: Claim, error: float, details: Sequence[str], p_value: float
+) -> Verdict:
+    """No test finds a deviation: calibrated, unless a large one could go undetected."""
+    undetected = max(abs(everything.gap), error) + everything.margin
+    undetected = round(max(undetected, _largest_gap(examples)), everything.digits + 2)
+    start = f"no miscalibration found in {amount(len(examples), 'example')}"
     if undetected < LARGE:
-        return f"{start}{_high_scores(examples)}.", "good"
-    return f"{start}, but an error of {points(undetected)} could go undetected{_high_scores(examples)}.", "unclear"
+        return Verdict("good", start, details, p_value)
+    needed = math.ceil(len(examples) * (undetected / LARGE) ** 2)
+    unseen = points(undetected, everything.digits)
+    return Verdict("unclear", f"{start}, but an error of {unseen} could go undetected", details, p_value, needed)
 
 
 def _largest_gap(examples: Examples) -> float:
@@ -95,15 +200,6 @@ def _largest_gap(examples: Examples) -> float:
     confidence = float(examples.confidence.double().mean())
     low, high = wilson_interval(int(examples.correct.sum()), len(examples))
     return max(confidence - float(low), float(high) - confidence)
-
-
-def _high_scores(examples: Examples) -> str:
-    """Accuracy of the high scores, above the highest of `HIGH_SCORES` with enough examples."""
-    enough = max(MIN_RESAMPLED, len(examples) // 100)
-    for score, count, right in zip(HIGH_SCORES, *accepted_at(examples, HIGH_SCORES), strict=True):
-        if count >= enough:
-            return f"; scores of {score:g} and above are right {percent(right, count)} of the time ({count:,} examples)"
-    return ""
 
 
 _WEAK_MEASURES = ("bhattacharyya", "unbiased")
@@ -120,7 +216,7 @@ def measure_advice(recipe: Recipe, held_out: Examples) -> str | None:
     gap, margin = mean_gap(held_out)
     if abs(gap) - margin <= SMALL:
         return None
-    size = f"{points(abs(gap), margin)} on held-out images"
+    size = f"{points(abs(gap), margin=margin)} on held-out images"
     if gap > 0 and recipe.measure in _WEAK_MEASURES:
         return f"Overconfident by {size}: try --measure {_STRONG_MEASURES[0]}, which regularises more."
     if gap < 0 and recipe.measure in _STRONG_MEASURES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -13,23 +13,24 @@ from torch import Tensor
 
 from singleshot import __version__
 from singleshot.common.text import jsonable, shown
-from singleshot.evaluation.evaluation import COMPARED, BaselineComparison, Evaluation, compare
+from singleshot.evaluation.evaluation import COMPARED, BaselineComparison, Evaluation, compare, resample_compared
 from singleshot.evaluation.formatting import LABELS, difference_label
-from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.binning import bin_index, sum_by_bin
+from singleshot.metrics.estimates import Resampled
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.selective import STARTS, THRESHOLDS, accepted_at, risk_coverage, threshold_bounds
+from singleshot.metrics.significance import compare_resampled
 from singleshot.report.page.model_report import DEFAULT_BINS, ModelReport
 from singleshot.report.page.outcomes import CONFUSION_THRESHOLD, classes_by_gap, confusions, outlier_class
 
 HELP = {
     "accuracy": "Share of examples whose predicted class is correct.",
-    "mean_confidence": "Mean score of the predicted class; equal to the accuracy if the classifier is calibrated.",
-    "ece": "Expected calibration error: mean distance between confidence and accuracy over 20 bins of the score.",
-    "mce": "Maximum calibration error: the gap of the worst bin, which may contain few examples.",
+    "ece": "Expected calibration error: mean distance between confidence and accuracy over the bins of the score.",
     "nll": "Negative log-likelihood of the labels: measures both accuracy and calibration.",
     "brier": "Squared distance between the probabilities and the label: measures both accuracy and calibration.",
     "aurc": "Area under the risk–coverage curve: the mean error rate over all thresholds.",
+    "mean_confidence": "Mean score of the predicted class; equal to the accuracy if the classifier is calibrated.",
+    "mce": "Maximum calibration error: the gap of the worst bin, which may contain few examples.",
     "debiased_ece": "The ECE without its expected bias from a finite sample.",
     "adaptive_ece": "The ECE with bins of equal numbers of examples.",
     "smooth_ece": "The ECE with a smooth kernel in place of bins.",
@@ -39,9 +40,12 @@ HELP = {
     "excess_aurc": "The AURC above that of a perfect ranking, which places every correct prediction first.",
 }
 """Metrics in the order of the table's columns."""
+MAIN = ("accuracy", "ece", "nll", "brier", "aurc")
+"""Columns that are shown at first."""
 FINE_BINS = 1200
+MAX_BINS, MAX_FINE_BINS = FINE_BINS, 12_000
 BIN_CHOICES = (5, 6, 8, 10, 12, 15, 20, 24, 25, 30, 40, 50, 60, 75, 100)
-"""Numbers of bins to choose from. They divide the number of fine bins, so that each bin is a union of fine bins."""
+"""Numbers of bins to choose from that divide the number of fine bins, so that each bin is a union of fine bins."""
 MAX_POINTS = 400
 EXPLORED = (
     *(k / 1000 for k in range(1000)),
@@ -63,28 +67,36 @@ def page_data(
     """Return the data of the page. Of reports from a generator, only the first stays in memory, as the baseline."""
     models: list[dict[str, Any]] = []
     comparisons = []
+    ranked: dict[str, Resampled] = {}
     baseline = None
+    bins = DEFAULT_BINS
     for report in reports:
+        evaluation = report.evaluation
+        bins = len(evaluation.result.bins.count)
         model = model_data(report)
         model["name"] = _numbered(model["name"], [other["name"] for other in models])  # truncated names may be equal
         baseline = baseline or report
         if models and replicates != 0:
-            comparison = compare(report.evaluation, baseline.evaluation, replicates=replicates, bins=DEFAULT_BINS)
+            comparison = compare(evaluation, baseline.evaluation, replicates=replicates, bins=bins)
             comparisons.append(_comparison_data(comparison, model["name"], models[0]["name"]))
-        model["same_examples"] = baseline.outcomes.examples.has_labels_of(report.outcomes.examples)
+            if comparison.differences is not None:
+                first = models[0]["name"]
+                ranked[first] = ranked.get(first) or resample_compared(baseline.evaluation, replicates, bins)
+                ranked[model["name"]] = resample_compared(evaluation, replicates, bins)
         models.append(model)
     page = {
         "title": shown(title, max_length=200),
         "singleshot": __version__,
         "command": None if command is None else shown(command, max_length=10_000),
         "made": datetime.now(timezone.utc).date().isoformat(),
-        "bin_choices": BIN_CHOICES,
-        "default_bins": DEFAULT_BINS,
+        "bin_choices": bin_choices(bins),
+        "default_bins": bins,
         "thresholds": EXPLORED,
         "guarantee": GUARANTEE,
         "confusion_threshold": CONFUSION_THRESHOLD,
         "metrics": [_metric_column(name) for name in HELP],
         "models": models,
+        "best": {metric: clear_winner(ranked, metric) for metric in COMPARED},
         "comparisons": comparisons,
         "compared": [{**_metric_column(name), "title": difference_label(name)} for name in COMPARED],
     }
@@ -94,22 +106,23 @@ def page_data(
 def model_data(report: ModelReport) -> dict[str, Any]:
     """Return the data of one model."""
     evaluation, outcomes = report.evaluation, report.outcomes
-    examples, bins = outcomes.examples, evaluation.result.bins
-    sentence, tone = verdict(evaluation)
-    exception = outlier_class(outcomes)
-    if exception is not None:
-        sentence, tone = f"{sentence} {exception}", "fair" if tone == "good" else tone
+    examples = outcomes.examples
+    found = report.verdict
     return {
         "name": shown(report.name, keep_end=True),
         "about": shown(report.about, max_length=500),
         "count": evaluation.result.count,
         "classes": outcomes.classes,
-        "verdict": sentence,
-        "tone": tone,
+        "verdict": str(found),
+        "badge": found.badge,
+        "level": found.level,
+        "sentences": found.sentences,
+        "p_value": found.p_value,
+        "exception": outlier_class(outcomes),
+        "next_step": report.next_step,
         "metrics": {name: _estimate(name, evaluation) for name in HELP},
-        "fine": fine_bins(examples),
+        "fine": fine_bins(examples, fine_number(len(evaluation.result.bins.count))),
         "risk_coverage": risk_coverage_points(examples),
-        "coverage": {"threshold": bins.lower, "coverage": bins.coverage()},
         "at_threshold": dict(zip(("accepted", "correct"), accepted_at(examples, EXPLORED), strict=True)),
         "guaranteed_accuracies": threshold_bounds(examples)[2],
         "classes_predicted": len(np.unique(outcomes.predicted)),
@@ -125,17 +138,36 @@ def model_data(report: ModelReport) -> dict[str, Any]:
     }
 
 
-def fine_bins(examples: Examples) -> dict[str, Tensor]:
+def fine_number(bins: int) -> int:
+    """Return a number of fine bins that these bins divide, and the other choices if possible.
+
+    >>> fine_number(20), fine_number(7), fine_number(997)
+    (1200, 8400, 997)
+    """
+    common = math.lcm(FINE_BINS, bins)
+    return common if common <= MAX_FINE_BINS else bins
+
+
+def bin_choices(bins: int) -> list[int]:
+    """Return the numbers of bins to choose from, including these.
+
+    >>> bin_choices(997), 7 in bin_choices(7), len(bin_choices(20)) == len(BIN_CHOICES)
+    ([997], True, True)
+    """
+    return sorted({bins, *(choice for choice in BIN_CHOICES if fine_number(bins) % choice == 0)})
+
+
+def fine_bins(examples: Examples, number: int = FINE_BINS) -> dict[str, Tensor]:
     """Count examples and correct predictions and sum the confidence per fine bin.
 
     The edges of coarser bins are edges of fine bins to the last bit: k / 20 and 60 k / 1200 are the same quotient,
     correctly rounded, and both are rounded to the dtype of the confidences.
     """
-    index = bin_index(examples.confidence, FINE_BINS)
+    index = bin_index(examples.confidence, number)
     return {
-        "count": sum_by_bin(index, FINE_BINS),
-        "correct": sum_by_bin(index[examples.correct], FINE_BINS),
-        "confidence": sum_by_bin(index, FINE_BINS, examples.confidence),
+        "count": sum_by_bin(index, number),
+        "correct": sum_by_bin(index[examples.correct], number),
+        "confidence": sum_by_bin(index, number, examples.confidence),
     }
 
 
@@ -147,9 +179,27 @@ def risk_coverage_points(examples: Examples) -> dict[str, Any]:
     return {"coverage": curve.coverage[at], "risk": curve.risk[at], "aurc": curve.aurc}
 
 
+def clear_winner(ranked: Mapping[str, Resampled], metric: str) -> str | None:
+    """Return the model that is better than each other beyond chance, or None.
+
+    The best is chosen after the fact, so the intervals of its differences are corrected for the number of others. An
+    infinite loss is worse than any other.
+    """
+    sign = -1 if metric == "accuracy" else 1
+    finite = {name: one for name, one in ranked.items() if math.isfinite(one.plain[metric])}
+    if len(ranked) < 2 or not finite:
+        return None
+    best = min(finite, key=lambda name: sign * finite[name].centres[metric])
+    level = 1 - 0.05 / (len(ranked) - 1)
+    differences = (
+        compare_resampled(finite[best], other, metric, level=level) for name, other in finite.items() if name != best
+    )
+    return best if all(sign * (one.high if sign > 0 else one.low) < 0 for one in differences) else None
+
+
 def _metric_column(name: str) -> dict[str, Any]:
     better = None if name == "mean_confidence" else "higher" if name == "accuracy" else "lower"
-    return {"name": name, "title": LABELS[name], "better": better, "help": HELP[name]}
+    return {"name": name, "title": LABELS[name], "better": better, "help": HELP[name], "main": name in MAIN}
 
 
 def _estimate(name: str, evaluation: Evaluation) -> dict[str, float | bool | None]:

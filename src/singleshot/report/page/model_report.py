@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -26,13 +25,16 @@ from singleshot.evaluation.evaluation import (
 )
 from singleshot.evaluation.formatting import amount
 from singleshot.evaluation.loaded_run import LoadedRun
+from singleshot.evaluation.temperature_gain import ScoreSample, TemperatureGain, cross_fitted_gain, held_out_gain
+from singleshot.evaluation.verdict import Verdict, verdict
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.metrics.variance_histogram import VarianceHistogram
 from singleshot.predictions import read_predictions
+from singleshot.report.page.next_step import command_line, fix_of_file, fix_of_run, next_step
 from singleshot.report.page.outcomes import ClassIndices, Outcomes, examples_to_inspect
 from singleshot.sampling import sample
 from singleshot.sampling.noise import noise_layers
-from singleshot.training.inference import BATCH, image_batches
+from singleshot.training.inference import BATCH, image_batches, logits_of
 from singleshot.training.run import METRICS_LOG, read_records
 
 DEFAULT_BINS = 20
@@ -41,7 +43,6 @@ VARIANCE_BINS = 200
 SAMPLES = 5
 MAX_SAMPLED = 10_000
 """Images of a run that are sampled: enough for a histogram, and a matter of seconds."""
-DEFAULTS = {"split": "test", "weights": "last", "device": "auto"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,8 @@ class ModelReport:
     about: str
     command: str  # that prints the same numbers
     evaluation: Evaluation
+    verdict: Verdict
+    next_step: dict[str, Any]
     outcomes: Outcomes
     inspection: dict[str, Any]
     passes: dict[str, Any] | None = None
@@ -65,6 +68,7 @@ def file_report(
     path: Path,
     *,
     name: str | None = None,
+    bins: int = DEFAULT_BINS,
     replicates: int | None = None,
     images: Images | None = None,
     **options: Any,
@@ -74,18 +78,22 @@ def file_report(
     ``images`` are the predicted images in the order of the file.
     """
     predictions = read_predictions(path, **options)
-    evaluate = partial(evaluate_file, predictions)
-    evaluation, outcomes = _evaluate(evaluate, predictions.classes, predictions.class_names, replicates)
+    evaluate = partial(evaluate_file, predictions, bins=bins, replicates=replicates)
+    evaluation, outcomes, sample = _evaluate(evaluate, predictions.classes, predictions.class_names)
     if images is not None and not np.array_equal(outcomes.labels, images.labels.numpy()):
         raise ValueError(
             f"{path} does not contain predictions for these images: its {amount(len(outcomes.labels), 'label')} differ "
             f"from those of the {amount(len(images), 'image')}; omit --dataset or use another --split"
         )
+    found = verdict(evaluation)
+    gain = cross_fitted_gain(*sample.examples(), bins=bins) if found.level in {"fair", "bad"} else None
     return ModelReport(
         name=str(path) if name is None else name,
         about=_describe(evaluation, replicates),
-        command=command_line("evaluate", path, **options, replicates=replicates),
+        command=command_line("evaluate", path, **options, bins=bins, replicates=replicates),
         evaluation=evaluation,
+        verdict=found,
+        next_step=next_step(found, gain, fix_of_file(path, options)),
         outcomes=outcomes,
         inspection=examples_to_inspect(outcomes, images),
         passes=_histogram(predictions.pass_batches(), predictions.passes) if predictions.passes else None,
@@ -94,16 +102,26 @@ def file_report(
     )
 
 
-def run_report(folder: Path, *, name: str | None = None, replicates: int | None = None, **options: Any) -> ModelReport:
+def run_report(
+    folder: Path, *, name: str | None = None, bins: int = DEFAULT_BINS, replicates: int | None = None, **options: Any
+) -> ModelReport:
     """Evaluate a trained run like ``singleshot evaluate RUN``, with the options of `LoadedRun.open`."""
     loaded = LoadedRun.open(folder, **options)
     run, class_names = loaded.run, loaded.run.info.class_names
-    evaluation, outcomes = _evaluate(loaded.evaluate, len(class_names), class_names, replicates)
+    evaluate = partial(loaded.evaluate, bins=bins, replicates=replicates)
+    evaluation, outcomes, sample = _evaluate(evaluate, len(class_names), class_names)
+    found = verdict(evaluation)
+    gain = None
+    if found.level in {"fair", "bad"} and loaded.split != "train":
+        gain = _gain_of_run(loaded, sample, bins, options)
+    fix = fix_of_run(folder, options, holds_out=run.recipe.holds_out)
     return ModelReport(
         name=str(folder) if name is None else name,
         about=_describe(evaluation, replicates),
-        command=command_line("evaluate", folder, **options, replicates=replicates),
+        command=command_line("evaluate", folder, **options, bins=bins, replicates=replicates),
         evaluation=evaluation,
+        verdict=found,
+        next_step=next_step(found, gain, fix, of_training=loaded.split == "train"),
         outcomes=outcomes,
         inspection=examples_to_inspect(outcomes, loaded.images, loaded.positions),
         passes=_sampled_passes(loaded),
@@ -114,21 +132,31 @@ def run_report(folder: Path, *, name: str | None = None, replicates: int | None 
 
 
 def _evaluate(
-    evaluate: Callable[..., Evaluation], classes: int, class_names: tuple[str, ...] | None, replicates: int | None
-) -> tuple[Evaluation, Outcomes]:
-    """Evaluate in one pass that also keeps each example's class indices, in as few bytes as the classes need."""
+    evaluate: Callable[..., Evaluation], classes: int, class_names: tuple[str, ...] | None
+) -> tuple[Evaluation, Outcomes, ScoreSample]:
+    """Evaluate in one pass that also keeps each example's class indices, in few bytes, and some examples' scores."""
     dtype = np.min_scalar_type(max(classes - 1, 0))
     kept: list[tuple[ClassIndices, ClassIndices]] = []
+    sample = ScoreSample()
 
     def keep(batch: ScoredBatch) -> None:
         kept.append((batch.predicted().numpy().astype(dtype), batch.labels.numpy().astype(dtype)))
+        sample.add(batch)
 
-    evaluation = evaluate(
-        bins=DEFAULT_BINS, replicates=replicates, keep_examples=True, test_calibration=False, on_batch=keep
-    )
+    evaluation = evaluate(keep_examples=True, test_calibration=False, on_batch=keep)
     assert evaluation.examples is not None
     predicted, labels = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return evaluation, Outcomes(predicted, labels, evaluation.examples, classes, class_names)
+    return evaluation, Outcomes(predicted, labels, evaluation.examples, classes, class_names), sample
+
+
+def _gain_of_run(loaded: LoadedRun, sample: ScoreSample, bins: int, options: dict[str, Any]) -> TemperatureGain | None:
+    """The gain of a temperature fitted on the validation images, or on these images if there are none."""
+    if loaded.split != "test" or not loaded.run.recipe.holds_out:
+        return cross_fitted_gain(*sample.examples(), bins=bins)
+    held_out = LoadedRun.open(loaded.run.folder, **{**options, "split": "validation"})
+    what = f"the {amount(len(held_out.positions), 'validation image')} of the run"
+    fitted = logits_of(held_out.model, held_out.images, held_out.positions, held_out.normalization)
+    return held_out_gain(fitted, *sample.examples(), what=what, bins=bins)
 
 
 def _describe(evaluation: Evaluation, replicates: int | None) -> str:
@@ -141,20 +169,6 @@ def _describe(evaluation: Evaluation, replicates: int | None) -> str:
     elif count > MAX_RESAMPLED and replicates is None:
         intervals = f"no intervals by default above {MAX_RESAMPLED:,} examples"
     return f"{evaluation.about}; accuracy {100 * evaluation.result.accuracy:.1f} %; {intervals}"
-
-
-def command_line(command: str, *arguments: Path | str, **options: Any) -> str:
-    """Return a singleshot command that can be pasted into a shell; options with their default value are omitted.
-
-    >>> command_line("evaluate", Path("-a b.npz"), labels_are="names", split="test", replicates=None)
-    "singleshot evaluate './-a b.npz' --labels-are names"
-    """
-    # A path that starts with "-" would be read as a flag.
-    words = [f"./{one}" if isinstance(one, Path) and str(one).startswith("-") else str(one) for one in arguments]
-    for name, value in options.items():
-        if value is not None and value != DEFAULTS.get(name):
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    return shlex.join(["singleshot", command, *words])
 
 
 def training_curve(log: Path) -> list[dict[str, Any]] | None:

@@ -49,7 +49,10 @@ def render(data: dict[str, Any]) -> str:
     template = environment.from_string((folder / TEMPLATE).read_text(encoding="utf-8"))
     return template.render(
         title=data["title"],
-        models=[{"name": model["name"], "verdict": model["verdict"]} for model in data["models"]],
+        models=[
+            {"name": model["name"], "verdict": model["verdict"], "trust": model["next_step"]["trust"]}
+            for model in data["models"]
+        ],
         data=Markup(script_json(data)),  # escaped by script_json; the styles and scripts are part of the package
         css=joined(".css"),
         script=joined(".js"),

@@ -39,14 +39,18 @@ function passesBars(passes) {
   });
 }
 
-/** Expected and maximum calibration error. */
+/** The calibration errors that the bins decide, by the names of the metrics. */
 function calibrationErrors(bins) {
   const filled = bins.filter((bin) => bin.count);
-  const gaps = filled.map((bin) => Math.abs(bin.confidence - bin.accuracy));
+  const gaps = filled.map((bin) => bin.confidence - bin.accuracy);
   const examples = sum(filled.map((bin) => bin.count));
+  const mean = (part) => (examples ? sum(gaps.map((gap, index) => part(gap) * filled[index].count)) / examples : null);
   return {
-    ece: examples ? sum(gaps.map((gap, index) => gap * filled[index].count)) / examples : null,
-    mce: examples ? Math.max(...gaps) : null,
+    ece: mean(Math.abs),
+    mce: examples ? Math.max(...gaps.map(Math.abs)) : null,
+    rmsce: examples ? Math.sqrt(mean((gap) => gap * gap)) : null,
+    overconfidence: mean((gap) => Math.max(gap, 0)),
+    underconfidence: mean((gap) => Math.max(-gap, 0)),
   };
 }
 

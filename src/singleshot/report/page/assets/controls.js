@@ -41,11 +41,12 @@ function wireDiagrams(report, state, update) {
   bins.addEventListener("input", () => {
     state.bins = report.bin_choices[bins.value];
     showBins();
-    update("reliability", "histogram");
+    update("metrics", "reliability", "histogram");
     find("#bins-spoken").textContent = [...document.querySelectorAll("#reliability [data-value=ece]")]
       .map((found) => `${found.dataset.model}: ECE ${found.textContent}`).join("; ");
   });
   showBins();
+  find("#log").checked = state.logarithmic;
   find("#log").addEventListener("change", (event) => { state.logarithmic = event.target.checked; update("histogram"); });
 }
 

@@ -3,32 +3,16 @@
 function riskCoverageChart(report, hidden, width) {
   const models = report.models.filter((_, index) => !hidden.has(index));
   const worst = Math.max(0, ...models.flatMap((model) => model.risk_coverage.risk));
-  return curvesChart(report, hidden, width, {
-    label: "Risk against coverage of the models shown.",
-    x: { ...SHARES, label: "coverage: share of examples accepted" },
-    y: { low: 0, high: roundedUp(worst), label: "risk: error rate among them" },
-    points: (model) => model.risk_coverage.coverage.map((share, k) => [share, model.risk_coverage.risk[k]]),
-    sentence: (model) => `${model.name}: area under the risk–coverage curve ${metricText(model.risk_coverage.aurc)}`,
-  });
-}
-
-function coverageChart(report, hidden, width) {
-  return curvesChart(report, hidden, width, {
-    label: "Coverage against the confidence threshold of the models shown.",
-    x: { ...SHARES, label: "confidence threshold" },
-    y: { ...SHARES, label: "coverage" },
-    points: (model) => model.coverage.threshold.map((threshold, k) => [threshold, model.coverage.coverage[k]]),
-    sentence: (model) => model.name,
-  });
-}
-
-function curvesChart(report, hidden, width, { label, x, y, points, sentence }) {
   const frame = { left: 50, top: 12, width: width - 64, height: Math.min(360, Math.round(width * 0.7)) };
-  const svg = drawing(width, frame.top + frame.height + 40, label);
+  const svg = drawing(width, frame.top + frame.height + 40, "Risk against coverage of the models shown.");
+  const x = { ...SHARES, label: "coverage: share of examples accepted" };
+  const y = { low: 0, high: roundedUp(worst), label: "risk: error rate among them" };
   const { across, up } = drawAxes(svg, frame, x, y);
   report.models.forEach((model, index) => {
     if (hidden.has(index)) return;
-    svg.append(modelLine(points(model).map(([a, b]) => [across(a), up(b)]), index, sentence(model)));
+    const { coverage, risk, aurc } = model.risk_coverage;
+    const points = coverage.map((share, k) => [across(share), up(risk[k])]);
+    svg.append(modelLine(points, index, `${model.name}: area under the risk–coverage curve ${metricText(aurc)}`));
   });
   return svg;
 }
@@ -51,14 +35,11 @@ function legendButtons(report, hidden, change) {
 }
 
 function curvesNumbers(report) {
-  const coverageAt = (model, threshold) => {
-    const k = model.coverage.threshold.findIndex((edge) => Math.abs(edge - threshold) < 1e-9);
-    return k < 0 ? null : model.coverage.coverage[k];
-  };
+  const riskAt = ({ risk_coverage: { coverage, risk } }, share) => risk[coverage.findIndex((one) => one >= share - 1e-9)];
   const memory = memoryOf("curves");
   return tableBehind("Table of the curves", () => scrollBox("Table of the curves", sortableTable({
     memory,
-    caption: "Area under the risk–coverage curve, and coverage at several thresholds",
+    caption: "Area under the risk–coverage curve, and error rate at several coverages",
     columns: [
       { title: "Model", text: true, value: (model) => model.name, cell: (model) => model.name },
       {
@@ -66,10 +47,11 @@ function curvesNumbers(report) {
         value: (model) => model.risk_coverage.aurc,
         cell: (model) => metricText(model.risk_coverage.aurc),
       },
-      ...[0.5, 0.7, 0.8, 0.9, 0.95].map((threshold) => ({
-        title: `Coverage at ${threshold}`,
-        value: (model) => coverageAt(model, threshold),
-        cell: (model) => percentText(coverageAt(model, threshold)),
+      ...[0.2, 0.5, 0.8, 0.9, 1].map((share) => ({
+        title: `Risk at ${share * 100} %`,
+        help: `Error rate of the most confident ${share * 100} % of the examples`,
+        value: (model) => riskAt(model, share),
+        cell: (model) => percentText(riskAt(model, share)),
       })),
     ],
     rows: report.models,

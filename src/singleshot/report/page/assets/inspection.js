@@ -1,26 +1,47 @@
-// The most confident mistakes and the least confident correct predictions, with images if there are any.
+// The most confident mistakes and the least confident correct predictions: images if there are any, otherwise a table.
 
 function inspectionParts({ inspection: { mistakes, correct } }) {
-  const hasRows = [...mistakes, ...correct].some((example) => example.image === null);
   return [
     inspectionPart(mistakes, "The most confident mistakes", "None: this model makes no mistakes on these examples.",
       (example) => `label: ${example.label}`),
     inspectionPart(correct, "The least confident correct predictions", "None: no prediction of this model is correct.",
       () => "correct"),
-    hasRows ? element("p", { class: "muted rows" }, "Row numbers start at 0.") : [],
   ];
 }
 
 function inspectionPart(examples, title, none, outcome) {
-  return element("div", { class: "inspection-part" }, element("h3", {}, title),
-    examples.length
-      ? element("ul", { class: "inspected" }, examples.map((example) => inspectedExample(example, outcome(example))))
-      : element("p", { class: "muted" }, none));
+  return element("div", { class: "inspection-part" }, element("h3", {}, title), inspectedExamples());
+
+  function inspectedExamples() {
+    if (!examples.length) return element("p", { class: "muted" }, none);
+    if (examples.some((example) => example.image === null)) return scrollBox(title, inspectionTable(examples, title), "low");
+    return element("ul", { class: "inspected" }, examples.map((example) => inspectedExample(example, outcome(example))));
+  }
+}
+
+function inspectionTable(examples, title) {
+  return sortableTable({
+    caption: title,
+    memory: memoryOf(title),
+    columns: [
+      {
+        title: "Row",
+        help: "Row of the file, counted from 0",
+        first: "ascending",
+        value: (example) => example.index,
+        cell: (example) => String(example.index),
+      },
+      { title: "Score", value: (example) => example.confidence, cell: (example) => percentText(example.confidence) },
+      { title: "Predicted", text: true, value: (example) => example.predicted, cell: (example) => example.predicted },
+      { title: "Label", text: true, value: (example) => example.label, cell: (example) => example.label },
+    ],
+    rows: examples,
+  });
 }
 
 function inspectedExample(example, outcome) {
   return element("li", {}, element("figure", {},
-    example.image === null ? element("span", { class: "row" }, `row ${example.index}`) : inspectedImage(example),
+    inspectedImage(example),
     element(
       "figcaption",
       {},

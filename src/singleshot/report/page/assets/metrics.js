@@ -1,8 +1,7 @@
 // Metrics of every model, and paired differences.
 
 /** One row per model; `metrics` are the columns shown. */
-function metricsTable(report, metrics) {
-  const best = Object.fromEntries(report.metrics.map((metric) => [metric.name, bestOf(report, metric)]));
+function metricsTable(report, metrics, bins) {
   const columns = [
     {
       title: "Model",
@@ -14,8 +13,8 @@ function metricsTable(report, metrics) {
       title: metric.title,
       help: metric.help,
       first: metric.better === "lower" ? "ascending" : "descending",
-      value: (index) => estimateOf(report.models[index], metric),
-      cell: (index) => metricCell(report.models[index], metric, best[metric.name]),
+      value: (index) => metricOf(report, report.models[index], metric, bins).estimate,
+      cell: (index) => metricCell(report, report.models[index], metric, bins),
     })),
   ];
   return sortableTable({
@@ -28,37 +27,32 @@ function metricsTable(report, metrics) {
   });
 }
 
-/** A metric of a model; JSON has no infinity, so a flag marks it. */
-function estimateOf(model, metric) {
-  const found = model.metrics[metric.name];
-  return found?.infinite ? Infinity : found?.estimate;
+const NEED_EXAMPLES = ["debiased_ece", "adaptive_ece"]; // of the metrics that depend on the number of bins
+
+/** A metric of a model {estimate, low, high}; with other bins than those of the report it has no interval. */
+function metricOf(report, model, metric, bins) {
+  const { infinite, ...found } = model.metrics[metric.name];
+  if (infinite) return { estimate: Infinity }; // JSON has no infinity, so a flag marks it
+  if (bins === report.default_bins) return found;
+  if (NEED_EXAMPLES.includes(metric.name)) return {};
+  const errors = calibrationErrors(coarseBins(model.fine, bins));
+  return metric.name in errors ? { estimate: errors[metric.name] } : found;
 }
 
-function intervalOf({ low, high, infinite }) {
-  return infinite || !isNumber(low) ? null : `${metricText(low)} – ${metricText(high)}`;
+function intervalOf({ low, high }) {
+  return isNumber(low) ? `${metricText(low)}\u00a0– ${metricText(high)}` : null; // breaks only after the dash
 }
 
-/** The models evaluated on the same examples as the first; only these can be ranked. */
-function comparableModels(report) {
-  return report.models.filter((model) => model.same_examples);
-}
-
-function bestOf(report, metric) {
-  const values = comparableModels(report).map((model) => estimateOf(model, metric)).filter(isNumber);
-  if (metric.better === null || values.length < 2 || !values.some(Number.isFinite)) return null;
-  return metric.better === "higher" ? Math.max(...values) : Math.min(...values);
-}
-
-function metricCell(model, metric, best) {
-  const estimate = estimateOf(model, metric);
+/** A star marks what is better than all others beyond chance, which was tested with the bins of the report. */
+function metricCell(report, model, metric, bins) {
+  const { estimate, ...bounds } = metricOf(report, model, metric, bins), interval = intervalOf(bounds);
   if (!isNumber(estimate)) return [element("span", { class: "muted" }, NOTHING)];
-  const isBest = best !== null && model.same_examples && estimate === best;
-  const interval = intervalOf(model.metrics[metric.name]);
+  const isBest = report.best[metric.name] === model.name && (interval !== null || bins === report.default_bins);
   return [
     element("span", { class: isBest ? "estimate best" : "estimate" },
       isBest ? element(
         "span",
-        { class: "star", title: "best of this column" },
+        { class: "star", title: "better than the others beyond chance" },
         element("span", { "aria-hidden": "true" }, "★"),
         element("span", { class: "unseen" }, "best: "),
       ) : null,
@@ -68,8 +62,8 @@ function metricCell(model, metric, best) {
 }
 
 /** The metrics of a single model: one row each, with an explanation. */
-function metricsList(report) {
-  const [model] = report.models;
+function metricsList(report, metrics, bins) {
+  const [model] = report.models, of = (metric) => metricOf(report, model, metric, bins);
   return sortableTable({
     caption: `Metrics of ${model.name}`,
     memory: memoryOf("metrics"),
@@ -77,17 +71,17 @@ function metricsList(report) {
       { title: "Metric", text: true, value: (metric) => metric.title, cell: (metric) => metric.title },
       {
         title: "Value",
-        value: (metric) => estimateOf(model, metric),
-        cell: (metric) => metricCell(model, metric, null)[0],
+        value: (metric) => of(metric).estimate,
+        cell: (metric) => metricCell(report, model, metric, bins)[0],
       },
       {
         title: "95 % interval",
-        value: (metric) => model.metrics[metric.name].low,
-        cell: (metric) => intervalOf(model.metrics[metric.name]) ?? NOTHING,
+        value: (metric) => of(metric).low,
+        cell: (metric) => intervalOf(of(metric)) ?? NOTHING,
       },
       { title: "Meaning", text: true, value: (metric) => metric.help, cell: (metric) => metric.help },
     ],
-    rows: report.metrics.filter((metric) => model.metrics[metric.name]),
+    rows: metrics,
     rowAttributes: () => ({ "data-model": model.name }),
   });
 }

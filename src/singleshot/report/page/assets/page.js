@@ -1,8 +1,10 @@
 // Entry point. All data come from the JSON in #data and are inserted as text nodes and attributes.
 //
 // Selectors for tests and scripts. A <data> element has the full number in `value` and the rounded one as text:
+//   .card[data-model=NAME]                      the verdict: .badge, .verdict, .details li, .next
 //   #theme                                      button, switches between light and dark (html[data-theme])
 //   #metrics tr[data-model=NAME] [data-metric=M]  <data>, the estimate; th[aria-sort] > button sorts
+//   #all-metrics                                button, shows all metrics or the main ones
 //   #shown                                      select: "all" or the model's index, for reliability and histogram
 //   #bins                                       range over the indices of bin_choices; #bins-number shows the number of bins
 //   #reliability figure[data-model=NAME]        the diagrams shown; [data-model=NAME][data-value=ece|mce] <data>
@@ -16,7 +18,7 @@
 //   #passes figure[data-model=NAME]             the bars of the stochastic passes
 //   #classes tr[data-class=NAME], #class-filter, #class-count
 //   details.numbers                             table of a chart's numbers, in #reliability, #curves, #passes, #training
-//   #inspection li img, #inspection li .row     an example's image, or its row without images
+//   #inspection li img, #inspection tbody tr    an example's image, or a row of a table without images
 //   html[data-ready]                            everything is drawn
 
 const CHARTS = ["reliability", "histogram", "threshold", "curves", "passes", "training"]; // redrawn when the width changes
@@ -28,7 +30,8 @@ function start() {
     chosen: 0, // index of the model in sections about a single model
     shown: "all",
     bins: report.default_bins,
-    logarithmic: false,
+    logarithmic: true,
+    allMetrics: false, // or only the main ones
     threshold: nearestThreshold(report.thresholds, 0.9), // an index
     target: 0.95, // accuracy
     answered: null, // the model whose threshold for the target is shown

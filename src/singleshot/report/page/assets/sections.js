@@ -1,11 +1,6 @@
 // The content of each section.
 
-const TONES = {
-  good: ["✓", "Calibrated"],
-  fair: ["≈", "Somewhat off"],
-  bad: ["✕", "Miscalibrated"],
-  unclear: ["?", "Unclear"],
-};
+const SYMBOLS = { good: "✓", near: "✓", fair: "≈", bad: "✕", unclear: "?" };
 
 const MAX_PRINTED_CLASSES = 30;
 
@@ -15,7 +10,7 @@ function sectionsOf(report, state) {
   const chosen = () => report.models[state.chosen];
   return {
     verdicts: { present: true, draw: () => fill("verdicts", verdictCards(report)) },
-    metrics: { present: true, draw: () => fill("metrics", metricsParts(report)) },
+    metrics: { present: true, draw: () => fill("metrics", metricsParts(report, state)) },
     comparisons: { present: report.comparisons.length > 0, draw: () => fill("comparisons", comparisonParts(report)) },
     reliability: { present: true, draw: () => drawReliability(report, state) },
     histogram: { present: true, draw: () => drawHistograms(report, state) },
@@ -70,25 +65,74 @@ function verdictCards(report) {
   return allModels(report).map((index) => verdictCard(report, index));
 }
 
+/** The badge and the sentences of the verdict, as `singleshot evaluate` prints them, and what to do. */
 function verdictCard(report, index) {
-  const model = report.models[index], [symbol, word] = TONES[model.tone];
-  return element("article", { class: `card ${model.tone}`, "data-model": model.name },
+  const model = report.models[index], [found, ...details] = model.sentences;
+  return element("article", { class: `card ${model.level}`, "data-model": model.name },
     element("header", {}, modelName(report, index),
       element(
         "span",
-        { class: `badge ${model.tone}` },
-        element("span", { "aria-hidden": "true" }, symbol),
-        ` ${word}`,
+        { class: `badge ${model.level}` },
+        element("span", { "aria-hidden": "true" }, SYMBOLS[model.level]),
+        ` ${model.badge}`,
       )),
-    element("p", { class: "verdict" }, model.verdict),
+    element("p", { class: "verdict" }, found),
+    element("ul", { class: "details" }, details.map((sentence) => element("li", {}, sentence))),
+    model.exception ? element("p", { class: "exception" }, model.exception) : null,
+    nextStep(model.next_step),
     element("p", { class: "muted" }, model.about));
 }
 
-function metricsParts(report) {
-  if (report.models.length === 1) return scrollBox("Metrics", metricsList(report));
+/** How far to trust the scores, what to do, and what to expect from it. */
+function nextStep({ trust, action, commands, needs, gain }) {
+  return element("div", { class: "next" },
+    element("h3", {}, "What to do"),
+    element("p", {}, trust, action ? ` ${action}` : null),
+    commands.length ? commandLines(commands) : null,
+    needs ? element("p", { class: "muted" }, needs) : null,
+    gain ? element("p", { class: "gain" }, gainText(gain)) : null);
+}
+
+function gainText({ temperature, count, how, ece, nll, badge }) {
+  const change = (name, [before, after]) => `${name} ${metricText(before)} → ${metricText(after)}`;
+  return `Expected: ${change("ECE", ece)}, ${change("NLL", nll)}, verdict ${badge.join(" → ").toLowerCase()}. `
+    + `Temperature ${fixed(temperature, 2)}; ${how} (${amountText(count, "example")}).`;
+}
+
+function metricsParts(report, state) {
+  const main = report.metrics.filter((metric) => metric.main), isAll = printing || state.allMetrics;
+  const shown = isAll ? report.metrics : main, { bins } = state;
   const at = (start) => report.metrics.slice(start, start + 5);
-  const tables = printing ? [at(0), at(5), at(10)] : [report.metrics]; // a single one would be too wide for print
-  return [...tables.map((metrics) => scrollBox("Metrics", metricsTable(report, metrics))), metricMeanings(report)];
+  const tables = printing ? [at(0), at(5), at(10)] : [shown]; // a single one would be too wide for print
+  return [
+    binsNote(report, bins),
+    report.models.length === 1
+      ? scrollBox("Metrics", metricsList(report, shown, bins))
+      : tables.map((metrics) => scrollBox("Metrics", metricsTable(report, metrics, bins))),
+    printing ? [] : allMetricsButton(report, state),
+    report.models.length === 1 ? [] : metricMeanings(report),
+  ];
+}
+
+/** With other bins than those of the report, only what the bins decide is computed in the browser. */
+function binsNote(report, bins) {
+  if (bins === report.default_bins) return [];
+  return element("p", { class: "muted", id: "bins-note" },
+    `ECE, MCE, RMSCE, over- and underconfidence are for ${amountText(bins, "bin")}, as in the diagrams. Intervals and the `
+    + `other ECEs need the examples: use singleshot report --bins ${bins}.`);
+}
+
+function allMetricsButton(report, state) {
+  const change = () => {
+    state.allMetrics = !state.allMetrics;
+    fill("metrics", metricsParts(report, state));
+    find("#all-metrics").focus();
+  };
+  return element(
+    "button",
+    { type: "button", id: "all-metrics", class: "control", "aria-expanded": String(state.allMetrics), click: change },
+    state.allMetrics ? "Show fewer metrics" : `Show all ${report.metrics.length} metrics`,
+  );
 }
 
 function comparisonParts(report) {
@@ -144,12 +188,9 @@ function drawHistograms(report, state) {
 }
 
 function drawCurves(report, state) {
-  const width = gridWidth(bodyOf("curves"), 2, 420);
-  const figure = (title, chart) => element("figure", { class: "panel" },
-    element("figcaption", {}, element("strong", {}, title)), chart);
+  const width = Math.min(900, gridWidth(bodyOf("curves"), 1));
   fill("curves",
-    figure("Risk–coverage", riskCoverageChart(report, state.hidden, width)),
-    figure("Coverage of reliable predictions", coverageChart(report, state.hidden, width)),
+    element("figure", { class: "panel" }, riskCoverageChart(report, state.hidden, width)),
     curvesNumbers(report));
 }
 
@@ -194,7 +235,7 @@ function drawTraining(model) {
 function recipeParts(report) {
   const page = report.command === null ? [] : [
     element("h3", {}, "This page"),
-    commandLine(report.command),
+    commandLines([report.command]),
     element("h3", {}, "The numbers of each model"),
   ];
   return [...page, ...allModels(report).map((index) => recipePart(report, index))];
@@ -204,7 +245,7 @@ function recipePart(report, index) {
   const model = report.models[index], memory = memoryOf(`recipe of ${model.name}`);
   memory.open ??= report.models.length === 1;
   return disclosure({ class: "panel recipe", "data-model": model.name }, modelName(report, index), memory,
-    commandLine(model.command),
+    commandLines([model.command]),
     element(
       "div",
       { class: "split" },
@@ -214,8 +255,15 @@ function recipePart(report, index) {
     ));
 }
 
-function commandLine(command) {
-  return element("pre", { class: "command", tabindex: "0", "aria-label": "Command" }, element("code", {}, command));
+/** Commands that are broken between words only, so that a flag stays whole. */
+function commandLines(commands) {
+  const words = (command) => command.split(" ").flatMap((word, index) =>
+    [index ? " " : null, element("span", { class: "word" }, word)]);
+  return element(
+    "pre",
+    { class: "command", tabindex: "0", "aria-label": "Command" },
+    commands.map((command) => element("code", {}, words(command))),
+  );
 }
 
 function facts(title, values) {

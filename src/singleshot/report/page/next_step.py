@@ -1,0 +1,91 @@
+"""What to do next with a model: how far its scores can be trusted, and the command that improves them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from singleshot.evaluation.temperature_gain import TemperatureGain
+from singleshot.evaluation.verdict import Level, Verdict
+
+TRUST: dict[Level, str] = {
+    "good": "Take a score as the probability of being right, on data like these.",
+    "near": "Take a score as the probability of being right, except for the small error above, on data like these.",
+    "fair": "Take the scores as a rough guide, not as probabilities.",
+    "bad": "Do not take the scores as probabilities.",
+    "unclear": "These examples are too few to tell how far the scores can be trusted.",
+}
+MOST, SOME = 0.5, 0.2
+"""Shares of the calibration error that a temperature must fix to be called the fix of most or some of it."""
+DEFAULTS = {"split": "test", "weights": "last", "device": "auto", "bins": 20}
+
+
+def command_line(command: str, *arguments: Path | str, **options: Any) -> str:
+    """Return a singleshot command that can be pasted into a shell; options with their default value are omitted.
+
+    >>> command_line("evaluate", Path("-a b.npz"), labels_are="names", split="test", replicates=None)
+    "singleshot evaluate './-a b.npz' --labels-are names"
+    """
+    # A path that starts with "-" would be read as a flag.
+    words = [f"./{one}" if isinstance(one, Path) and str(one).startswith("-") else str(one) for one in arguments]
+    for name, value in options.items():
+        if value is not None and value != DEFAULTS.get(name):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(["singleshot", command, *words])
+
+
+class Fix(NamedTuple):
+    """Commands that calibrate the scores, and what the user must provide for them."""
+
+    commands: list[str]
+    needs: str | None
+
+
+def fix_of_file(path: Path, options: Mapping[str, Any]) -> Fix:
+    """Calibrate a file of predictions."""
+    labels = ["--fit-labels", "held-out-labels.npy"] if str(options.get("labels") or "").endswith(".npy") else []
+    given = ("--fit-on", "held-out.npz", *labels, "-o", "calibrated.npz")
+    needs = "Here held-out.npz has predictions for labelled examples that are not in this file."
+    return Fix([command_line("calibrate", path, *given, **options)], needs)
+
+
+def fix_of_run(folder: Path, options: Mapping[str, Any], *, holds_out: bool) -> Fix:
+    """Calibrate a run: write its predictions, fit the temperature, export the network with it."""
+    others = {name: value for name, value in options.items() if name != "split"}
+    weights = {name: value for name, value in others.items() if name == "weights"}
+    held_out = "validation.npz" if holds_out else "held-out.npz"
+    commands = [
+        command_line("evaluate", folder, predictions="test.npz", **others),
+        command_line("calibrate", "test.npz", "--fit-on", held_out, "--save-scaling", "temperature.json"),
+        command_line("export", folder, "--temperature", "temperature.json", "-o", "model.onnx", **weights),
+    ]
+    if holds_out:
+        return Fix(
+            [command_line("evaluate", folder, split="validation", predictions=held_out, **others), *commands], None
+        )
+    return Fix(commands, "Here held-out.npz has predictions for labelled images that the network was not trained on.")
+
+
+def next_step(found: Verdict, gain: TemperatureGain | None, fix: Fix, *, of_training: bool = False) -> dict[str, Any]:
+    """What to do: trust, an action, the expected gain and commands; parts that do not apply are None."""
+    step: dict[str, Any] = {"trust": TRUST[found.level], "action": None, "commands": [], "needs": None, "gain": None}
+    if of_training:
+        trust = "Scores of images that the network was trained on say nothing about new images."
+        return {**step, "trust": trust, "action": "Evaluate the run on its test images: --split test."}
+    if found.level == "unclear":
+        needed = "hundreds" if found.needed is None else f"about {found.needed:,}"
+        return {**step, "action": f"Evaluate more examples: {needed} are needed."}
+    if found.level in {"good", "near"}:
+        return {**step, "action": "To act only on sure predictions, choose a threshold below."}
+    step |= {"commands": fix.commands, "needs": fix.needs}
+    if gain is None:
+        return {**step, "action": "Calibrate them on held-out predictions:"}
+    if gain.fixed >= MOST:
+        action = "One temperature fixes most of this:"
+    elif gain.fixed >= SOME:
+        action = "One temperature fixes a part of this. Try --method vector or isotonic, too:"
+    else:
+        action = "One temperature does not fix this. Try --method vector or isotonic:"
+    return {**step, "action": action, "gain": gain.to_dict()}
