@@ -178,10 +178,10 @@ def _normalized_mutual_information(log_probs: Tensor) -> Tensor:
 
 
 def _hellinger(log_probs: Tensor) -> Tensor:
-    return _flat_root(_one_minus_coefficient(log_probs)).mean(0).clamp(max=1)
+    return flat_root(_one_minus_coefficient(log_probs)).mean(0).clamp(max=1)
 
 
-def _flat_root(values: Tensor) -> Tensor:
+def flat_root(values: Tensor) -> Tensor:
     """Square root with gradient 0 instead of infinity at 0, for passes that agree exactly."""
     positive = values > 0
     return torch.where(positive, torch.where(positive, values, 1).sqrt(), 0)
@@ -191,7 +191,7 @@ def _epistemic(log_probs: Tensor) -> Tensor:
     # If a network has memorised its images, every pass is certain and the share is 1.
     uncertainty = _entropy(_log_mean(log_probs)).clamp(min=torch.finfo(log_probs.dtype).tiny)
     share = (_mutual_information(log_probs) / uncertainty).clamp(max=1)
-    return _hellinger(log_probs) * _flat_root(share)
+    return _hellinger(log_probs) * flat_root(share)
 
 
 def _confident_disagreement(log_probs: Tensor) -> Tensor:
