@@ -58,6 +58,7 @@ from .metrics import (
     Calibration as Calibration,
     CalibrationResult as CalibrationResult,
     Examples as Examples,
+    MultiLabelCalibration as MultiLabelCalibration,
     VarianceHistogram as VarianceHistogram,
     adaptive_ece as adaptive_ece,
     bootstrap as bootstrap,

@@ -142,6 +142,7 @@ def test_ignored_rows_have_no_gradient_even_if_they_are_nan(loss: Loss) -> None:
     assert not bool(gradient[:, 1].any())
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated:DeprecationWarning")  # by torch itself
 def test_a_compiler_gives_the_values_and_gradients_of_every_loss() -> None:
     """One graph for all losses: compiling each takes seconds."""
     logits, labels = batch(examples=8)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, check_labels, check_tensor
+from singleshot.common.checks import as_tensor, check_labels, check_scores, check_tensor
 
 
 def has_passes(scores: Tensor, labels: Tensor) -> bool:
@@ -80,6 +80,7 @@ def counted_examples(
             f"{tuple(labels.shape)}; average stochastic passes first, with predictive_mean"
         )
     scores, labels, _ = by_example(scores, labels, name=name)
+    check_scores(scores[0], ("(N, C)",), name=name)
     labels = check_labels(labels, *scores.shape[1:], ignore_index=ignore_index)
     if ignore_index is None:
         return scores[0], labels
@@ -90,7 +91,8 @@ def counted_examples(
 def class_indices(labels: Any, classes: Sequence[Any] | None) -> Tensor:
     """Return labels as a tensor; names of classes as their positions in ``classes``."""
     if classes is None:
-        if np.asarray([] if isinstance(labels, Tensor) else labels).dtype.kind in "USO":
+        first = labels[0] if isinstance(labels, list | tuple) and labels else None
+        if isinstance(first, str) or getattr(getattr(labels, "dtype", None), "kind", None) in {"U", "S", "O"}:
             raise TypeError(
                 "labels are names of classes; pass classes= as well, the names in the order of the scores, such as "
                 "classifier.classes_ of scikit-learn"

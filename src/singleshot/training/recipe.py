@@ -81,7 +81,9 @@ class Recipe:
     gamma: float = 0.1  # entropy_ci: weight of the entropy
     label_smoothing: float = 0.1  # label_smoothing: fraction of the target that is uniform
     focus: float = 3.0  # focal, dual_focal: exponent; larger values reduce the weight of well classified examples
-    penalty: float | None = None  # mmce, mdca, dca, soft_ece, margin_smoothing: weight of the penalty; None: its default
+    penalty: float | None = (
+        None  # mmce, mdca, dca, soft_ece, margin_smoothing: weight of the penalty; None: its default
+    )
     last_share: float | None = None  # apply the loss in this last fraction of the steps; None: 1, for auto 0.5
     start_from: str | None = None  # trained run to take weights from; only the last fraction, default 0.2, is trained
 
