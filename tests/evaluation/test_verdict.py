@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from singleshot.common.loss_names import LossName
 from singleshot.evaluation.evaluation import evaluate_batches
 from singleshot.evaluation.verdict import Tone, measure_advice, verdict
 from singleshot.metrics.examples import Examples
-from singleshot.training.recipe import LossName, MeasureName, Recipe
+from singleshot.training.recipe import MeasureName, Recipe
 
 
 def verdict_on_logits(factor: float, rows: int, replicates: int | None = 100) -> tuple[str, Tone]:

@@ -62,13 +62,13 @@ ERRORS = {"mmce": oracle.mmce, "mdca": oracle.mdca, "dca": oracle.dca, "soft_ece
 def test_losses_of_batches_equal_the_oracle(name: str, shape: tuple[int, ...]) -> None:
     logits, labels = batch(shape)
     weight = torch.linspace(0.5, 2, shape[-1], dtype=torch.float64)
-    of_passes = [ERRORS[name](oracle.softmax(one), labels.numpy()) for one in logits.numpy()]
+    error = float(np.mean([ERRORS[name](oracle.softmax(one), labels.numpy()) for one in logits.numpy()]))
     plain = ss.cross_entropy_loss(logits, labels, weight=weight)
     found = ss.create_loss(name, 0.7, weight=weight)(logits, labels)
-    np.testing.assert_allclose(found, plain + 0.7 * np.mean(of_passes), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found, plain + 0.7 * error, rtol=0, atol=1e-10)
     for reduction in ("none", "sum"):
         plain = ss.cross_entropy_loss(logits, labels, reduction=reduction)
-        extra = 0.7 * np.mean(of_passes) * (1 if reduction == "none" else len(labels))
+        extra = 0.7 * error * (1 if reduction == "none" else len(labels))
         found = ss.create_loss(name, 0.7, reduction=reduction)(logits, labels)
         np.testing.assert_allclose(found, plain + extra, rtol=0, atol=1e-10)
 
@@ -116,7 +116,7 @@ def test_adaptive_gamma_with_fewer_examples_than_bins_and_invalid_states() -> No
         {**state, "edges": ["a"] * 14},
         {**state, "gain": -1.0},
     ):
-        with pytest.raises(ValueError, match=r"state of an AdaptiveGamma|do not fit"):
+        with pytest.raises(ValueError, match="not the state of an AdaptiveGamma"):
             gamma.load_state_dict(bad)
     assert gamma.state_dict() == state
     with pytest.raises(ValueError, match="finite"):

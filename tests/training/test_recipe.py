@@ -5,8 +5,9 @@ from typing import Any, get_args
 
 import pytest
 
+from singleshot.common.loss_names import LossName
 from singleshot.models import list_models
-from singleshot.training.recipe import LossName, Recipe
+from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import PresetName, preset
 
 NAN, INFINITY = float("nan"), float("inf")

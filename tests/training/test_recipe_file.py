@@ -9,7 +9,8 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 
-from singleshot.training.recipe import AlphaName, LossName, MeasureName, MemoryName, PrecisionName, Recipe
+from singleshot.common.loss_names import LossName
+from singleshot.training.recipe import AlphaName, MeasureName, MemoryName, PrecisionName, Recipe
 from singleshot.training.recipe_file import read_recipe, read_recipe_values, recipe_text
 
 

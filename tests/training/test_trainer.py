@@ -21,7 +21,6 @@ from singleshot.common.errors import StoppedError
 from singleshot.common.files import exclusive
 from singleshot.data import load_dataset
 from singleshot.evaluation.loaded_run import LoadedRun
-from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training import Recipe, Run, preset, train
 from singleshot.training.checkpoint import STATE
 from singleshot.training.display import Callback, EpochEvaluation
@@ -210,7 +209,7 @@ class KillAtUpdate(Callback):
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def on_strength(self, step: int, strength: SelfTunedStrength) -> None:
+    def on_strength(self, step: int, strength: object) -> None:
         if step == self.step:
             raise KilledError
 

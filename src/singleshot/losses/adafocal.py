@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -24,8 +25,8 @@ FIRST, LEAST, LARGEST, SWITCH = 1.0, -2.0, 20.0, 0.2
 class AdaptiveGamma:
     """The γ of every bin of confidence, for use as ``gamma=`` of `adafocal_loss`.
 
-    After each epoch, call `update` with the network's logits on examples that it is not trained on. They make up bins of
-    equal size by confidence. If the mean confidence of a bin is E above its accuracy, its γ is multiplied by
+    After each epoch, call `update` with the network's logits on examples that it is not trained on. They make up bins
+    of equal size by confidence. If the mean confidence of a bin is E above its accuracy, its γ is multiplied by
     exp(``gain`` · E): an overconfident bin is trained more gently. A γ that falls below 0.2 becomes −0.2, which stands
     for the inverse focal loss, and back. γ stays in [−2, 20], as in the paper.
 
@@ -88,16 +89,22 @@ class AdaptiveGamma:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        if not isinstance(state, dict) or state.get("loss") != self.loss:
-            raise ValueError(f"not the state of an AdaptiveGamma: {state!r}")
-        gammas, edges, gain = (state.get(name) for name in ("gammas", "edges", "gain"))
-        numbers = [*gammas, *edges, gain] if isinstance(gammas, list) and isinstance(edges, list) else [None]
-        if not all(isinstance(number, float) and math.isfinite(number) for number in numbers) or gain <= 0:
-            raise ValueError(f"not the state of an AdaptiveGamma: {state}")
-        if not (len(edges) + 1 == len(gammas) and all(LEAST <= gamma <= LARGEST for gamma in gammas)):
-            raise ValueError(f"gammas or edges do not fit: {state}")
-        self.gammas, self.edges = (torch.tensor(values, dtype=torch.float64) for values in (gammas, edges))
-        self.gain = gain
+        try:
+            found = msgspec.convert(state, _State)
+        except ValueError as error:
+            raise ValueError(f"not the state of an AdaptiveGamma: {error}") from None
+        fits = len(found.edges) + 1 == len(found.gammas) and all(0 <= edge <= 1 for edge in found.edges)
+        if not (fits and 0 < found.gain < math.inf and all(LEAST <= gamma <= LARGEST for gamma in found.gammas)):
+            raise ValueError(f"not the state of an AdaptiveGamma: its values are out of range: {state}")
+        self.gain = found.gain
+        self.gammas, self.edges = (torch.tensor(values, dtype=torch.float64) for values in (found.gammas, found.edges))
+
+
+class _State(msgspec.Struct):
+    loss: Literal["adafocal"]
+    gain: float
+    gammas: list[float]
+    edges: list[float]
 
 
 def _moved(gammas: Tensor, move: Tensor) -> Tensor:
@@ -135,7 +142,7 @@ def adafocal_loss(
 
 
 class AdaFocalLoss(ClassificationLoss):
-    """Module form of :func:`adafocal_loss`; update its ``gamma``, by default a new `AdaptiveGamma`, after each epoch."""
+    """Module form of :func:`adafocal_loss`; update its ``gamma``, by default a new `AdaptiveGamma`, every epoch."""
 
     function = staticmethod(adafocal_loss)
 

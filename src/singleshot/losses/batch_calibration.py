@@ -1,7 +1,7 @@
 """Losses that add a calibration error of the whole batch to the cross-entropy: MMCE, MDCA, DCA and soft-binned ECE.
 
-Their value depends on which examples are in a batch. In a group of processes, `singleshot.losses.gather_batch` makes it
-that of the global batch. Class weights apply to the cross-entropy alone. With several stochastic passes, the calibration
+Their value depends on which examples are in a batch. In a group of processes, `singleshot.gather_batch` makes it that
+of the global batch. Class weights apply to the cross-entropy alone. With several stochastic passes, the calibration
 error is the mean of that of each pass. The accuracy of a soft label is the share that it gives the predicted class.
 """
 
@@ -32,10 +32,11 @@ def mmce_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """L_GT + λ MMCE, the maximum mean calibration error, MMCE² = (1/B²) Σ_ij (a_i − r_i)(a_j − r_j) exp(−|r_i − r_j| / 0.4).
+    """L_GT + λ MMCE, where MMCE² = (1/B²) Σ_ij (a_i − r_i)(a_j − r_j) exp(−|r_i − r_j| / 0.4).
 
-    r is the confidence, a is 1 for a correct prediction and 0 for a wrong one, and λ is ``penalty``. Sorting by the
-    confidence makes the double sum a cumulative sum: B log B operations, and no B × B matrix.
+    This is the maximum mean calibration error. r is the confidence, a is 1 for a correct prediction and 0 for a wrong
+    one, and λ is ``penalty``. Sorting by the confidence makes the double sum a cumulative sum: B log B operations, and
+    no B × B matrix.
 
     Kumar, Sarawagi, Jain: Trainable Calibration Measures for Neural Networks from Kernel Mean Embeddings. ICML 2018.
 
@@ -98,7 +99,7 @@ def soft_ece_loss(
 ) -> Tensor:
     """L_GT + λ SB-ECE, an ECE whose 15 bins share every example.
 
-    Example i belongs to the bin with centre ξ_j by u_ij = softmax_j(−(r_i − ξ_j)² / 0.01). With the size S_j = Σ_i u_ij,
+    Example i belongs to the bin with centre ξ_j by u_ij = softmax_j(−(r_i − ξ_j)² / 0.01). With S_j = Σ_i u_ij,
     SB-ECE² = Σ_j (S_j / B) (Σ_i u_ij (a_i − r_i) / S_j)². λ is ``penalty``.
 
     Karandikar, Cain, Tran, Lakshminarayanan, Shlens, Mozer, Roelofs: Soft Calibration Objectives for Neural Networks.

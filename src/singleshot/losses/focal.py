@@ -1,4 +1,4 @@
-"""Focal losses: cross-entropy with a weight (1 − p)^γ, where γ is a number or depends on the probability p of the label."""
+"""Focal losses: cross-entropy with a weight that falls with the probability of the label."""
 
 from __future__ import annotations
 

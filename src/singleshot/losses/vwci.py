@@ -67,7 +67,7 @@ def vwci_loss_and_alpha(
     differentiate_alpha: bool = False,
     **options: Unpack[LossOptions],
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of :func:`vwci_loss` and the detached α of every example, in the shape of the labels, computed once."""
+    """Return the loss of :func:`vwci_loss` and the detached α of every example, in the shape of the labels."""
     function, exponent = resolve_measure(measure), 1 / check_strength("vwci", "strength", strength, "(0, inf)")
     terms = loss_terms(logits, labels, **options)
     if not has_passes(logits, labels):
@@ -115,5 +115,5 @@ class VWCILoss(ClassificationLoss):
         """Compute the loss of logits (T, B, C), in evaluation mode also of (B, C), and labels (B,)."""
         if self.training or not isinstance(labels, Tensor) or has_passes(logits, labels):
             return super().forward(logits, labels)
-        options: LossOptions = {"ignore_index": self.ignore_index, "reduction": self.reduction}
-        return cross_entropy_loss(logits, labels, weight=self.weight, **options)
+        weight, ignore_index, reduction = self.weight, self.ignore_index, self.reduction
+        return cross_entropy_loss(logits, labels, weight=weight, ignore_index=ignore_index, reduction=reduction)

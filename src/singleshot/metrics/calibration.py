@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,8 +150,8 @@ class Calibration(AdditiveState):
         logits: Any = None,
         probs: Any = None,
         labels: Any,
-        ignore_index: int | None = None,
-        classes: Sequence[Any] | None = None,
+        ignore_index: Any = None,  # Any, so that `update(**batch)` of a dict of arrays passes a type checker
+        classes: Any = None,
     ) -> None:
         """Add scores, given as logits or as probabilities, and labels. An invalid batch adds nothing.
 

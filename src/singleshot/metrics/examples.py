@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -53,20 +53,20 @@ class ScoredBatch:
         logits: Any = None,
         probs: Any = None,
         labels: Any,
-        ignore_index: int | None = None,
-        classes: Sequence[Any] | None = None,
         checked: bool = False,
+        **layout: Any,
     ) -> ScoredBatch:
         """Validate and reduce scores (N, C), given as logits or as probabilities, and labels (N,).
 
-        Tensors, numpy arrays, pandas objects and nested lists are accepted, in the layouts of `Calibration.update`. Set
-        ``checked`` for scores that are known to be finite logits or probabilities.
+        Tensors, numpy arrays, pandas objects and nested lists are accepted. Other layouts of scores and labels, and
+        their options ``ignore_index`` and ``classes``, are those of `Calibration.update`. Set ``checked`` for scores
+        that are known to be finite logits or probabilities.
         """
         if (logits is None) == (probs is None):
             raise ValueError("pass either logits= or probs=, together with labels=")
         kind: Literal["logits", "probs"] = "logits" if probs is None else "probs"
         given = logits if probs is None else probs
-        scores, labels = counted_examples(given, labels, name=kind, ignore_index=ignore_index, classes=classes)
+        scores, labels = counted_examples(given, labels, name=kind, **layout)
         on_device = labels.to(scores.device)
         valid_rows, requirement = (finite_rows, FINITE) if kind == "logits" else (probability_rows, PROBABILITIES)
         reduce = reduce_logits if kind == "logits" else reduce_probs
@@ -135,13 +135,13 @@ class Examples:
         return len(self) == len(other) and (is_unknown or self.labels_digest == other.labels_digest)
 
     @classmethod
-    def of(cls, *, logits: Any = None, probs: Any = None, labels: Any, **options: Any) -> Examples:
+    def of(cls, *, logits: Any = None, probs: Any = None, labels: Any, **layout: Any) -> Examples:
         """Reduce scores (N, C), given as logits or as probabilities, and labels (N,); see also `ExampleGathering`.
 
-        Other layouts and ``options`` are those of `Calibration.update`.
+        Other layouts and their options are those of `Calibration.update`.
         """
         gathering = ExampleGathering()
-        gathering.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels, **options))
+        gathering.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels, **layout))
         return gathering.finish()
 
 

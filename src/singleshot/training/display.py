@@ -13,8 +13,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from singleshot.metrics import CalibrationResult
 from singleshot.losses import AdaptiveGamma
+from singleshot.metrics import CalibrationResult
 from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training.checkpoint import EpochSums
 from singleshot.training.schedule import Schedule

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -30,18 +30,19 @@ def loss_and_alpha(
 
     ``strength`` replaces that of the recipe.
     """
+    given: Any = strength
     if strength is None and recipe.loss in STRENGTHS:
-        strength = getattr(recipe, STRENGTHS[recipe.loss])
+        given = getattr(recipe, STRENGTHS[recipe.loss])
     if recipe.loss == "vwci":
         return vwci_loss_and_alpha(
             logits,
             labels,
             measure=_ALPHAS[recipe.alpha](resolve_measure(recipe.measure)),
-            strength=strength,
+            strength=given,
             differentiate_alpha=recipe.differentiate_alpha,
         )
     alpha = normalized_variance(logits.detach(), measure=recipe.measure) if len(logits) > 1 else None
-    return create_loss(recipe.loss, strength)(logits, labels), alpha
+    return create_loss(recipe.loss, given)(logits, labels), alpha
 
 
 def _permuted(measure: DisagreementMeasure) -> DisagreementMeasure:
