@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from singleshot.common.loss_names import LossName
 from singleshot.models import StochasticDepthBlock
 from singleshot.training.distributed import Processes, process_group
 from singleshot.training.recipe import Recipe
@@ -38,8 +40,8 @@ def save_gradients(folder: Path) -> None:
     torch.set_num_threads(1)
     processes = Processes.from_environment("cpu")
     with process_group(processes):
-        save_gradients_of(Recipe(loss="vwci", samples=3), folder / "vwci", processes)
-        save_gradients_of(Recipe(loss="cross_entropy", samples=3), folder / "cross_entropy", processes)
+        for loss in get_args(LossName):
+            save_gradients_of(Recipe(loss=loss, samples=3), folder / loss, processes)
         save_gradients_of(Recipe(loss="vwci", samples=3, gradient_passes=1), folder / "one gradient pass", processes)
 
 

@@ -157,3 +157,13 @@ def test_a_tuned_strength_holds_out_images_and_starts_in_the_middle() -> None:
         Recipe(loss="label_smoothing", strength=2.0).resolved()
     with pytest.raises(ValueError, match=r"^alpha must be example for focal"):
         Recipe(loss="focal", alpha="permuted").resolved()
+
+
+def test_adafocal_holds_out_images_from_the_first_step_to_the_last() -> None:
+    recipe = Recipe(loss="adafocal").resolved()
+    assert recipe.is_tuned
+    assert (recipe.validation, recipe.last_share, recipe.give_back) == (0.1, 1.0, 0.0)
+    assert recipe.holds_out
+    assert Recipe(loss="adafocal", validation=0.3).resolved().validation == 0.3
+    with pytest.raises(ValueError, match=r"^strength must be 1 for adafocal; auto is for vwci"):
+        Recipe(loss="adafocal", strength="auto").resolved()
