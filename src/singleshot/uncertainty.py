@@ -123,6 +123,11 @@ def apply_measure(measure: DisagreementMeasure, log_probs: Tensor) -> Tensor:
 def log_probabilities(logits: Tensor) -> Tensor:
     """Check logits (T, B, C) and return their log-softmax."""
     check_logits(logits, ("(T, B, C)",))
+    if logits.shape[-1] == 1:
+        raise ValueError(
+            f"logits must have at least two classes, got shape {tuple(logits.shape)}; for the one logit of a binary "
+            "classifier, pass torch.cat([torch.zeros_like(logits), logits], dim=-1)"
+        )
     return finite_log_softmax(logits)
 
 
@@ -195,8 +200,7 @@ def _epistemic(log_probs: Tensor) -> Tensor:
 
 
 def _confident_disagreement(log_probs: Tensor) -> Tensor:
-    bound = math.log(log_probs.shape[-1]) or 1.0  # with a single class, entropy and disagreement are 0
-    certainty = 1 - _entropy(_log_mean(log_probs)) / bound
+    certainty = 1 - _entropy(_log_mean(log_probs)) / math.log(log_probs.shape[-1])
     return _total_variation(log_probs) * certainty.clamp(0, 1)
 
 

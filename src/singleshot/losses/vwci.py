@@ -86,8 +86,8 @@ _NO_PASSES = "make T stochastic passes with singleshot.sample, or put VWCILoss i
 class VWCILoss(ClassificationLoss):
     """Module form of :func:`vwci_loss`, with the same options.
 
-    In evaluation mode it also takes logits of a single pass, (B, C), and returns their cross-entropy, so that a
-    validation loop needs no change.
+    In evaluation mode, or for logits without gradients, it also takes those of a single pass, (B, C), and returns their
+    cross-entropy, so that a validation loop needs no change.
 
     >>> loss, labels = VWCILoss(), torch.tensor([0])
     >>> loss.train()(torch.zeros(5, 1, 4), labels), loss.eval()(torch.zeros(1, 4), labels)
@@ -112,8 +112,9 @@ class VWCILoss(ClassificationLoss):
         self.differentiate_alpha = differentiate_alpha
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Compute the loss of logits (T, B, C), in evaluation mode also of (B, C), and labels (B,)."""
-        if self.training or not isinstance(labels, Tensor) or has_passes(logits, labels):
+        """Compute the loss of logits (T, B, C), in evaluation also of (B, C), and labels (B,)."""
+        tensors = isinstance(logits, Tensor) and isinstance(labels, Tensor)
+        if not tensors or (self.training and logits.requires_grad) or has_passes(logits, labels):
             return super().forward(logits, labels)
         weight, ignore_index, reduction = self.weight, self.ignore_index, self.reduction
         return cross_entropy_loss(logits, labels, weight=weight, ignore_index=ignore_index, reduction=reduction)
