@@ -127,8 +127,13 @@ def _mmce(terms: Terms) -> Tensor:
 
 
 def _mdca(terms: Terms) -> Tensor:
-    difference = terms.log_probs.exp() - terms.target
-    return (difference * _share(terms).unsqueeze(-1)).sum(1).abs().mean()
+    share = _share(terms)
+    if terms.labels.ndim == 2:
+        frequency = (terms.target * share.unsqueeze(-1)).sum(0)
+    else:
+        frequency = torch.zeros_like(terms.class_weights).index_add(0, terms.labels, share)
+    with torch.autocast(share.device.type, enabled=False):  # autocast would multiply in half precision
+        return (share @ terms.log_probs.exp() - frequency).abs().mean()
 
 
 def _dca(terms: Terms) -> Tensor:
