@@ -32,6 +32,7 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/metrics.py
+	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/sampler.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/bootstrap.py

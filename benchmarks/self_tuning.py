@@ -21,10 +21,10 @@ from unittest.mock import patch
 
 import torch
 
+from singleshot.common.loss_names import LossName
 from singleshot.paper.methods import base_recipe
 from singleshot.training import Recipe, train
 from singleshot.training.loop import TrainingLoop
-from singleshot.training.recipe import LossName
 
 
 def share_of_updates(recipe: Recipe, data_root: Path | None) -> float:

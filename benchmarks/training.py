@@ -27,11 +27,12 @@ from live_memory import peak_bytes
 from timing import interleaved_medians
 from torch import Tensor
 
+from singleshot.common.loss_names import LossName
 from singleshot.data import Images, load_dataset
 from singleshot.data.augmentation import Normalization, Shifts, shift_and_mirror
 from singleshot.training import preset
 from singleshot.training.distributed import Processes
-from singleshot.training.recipe import LossName, Recipe
+from singleshot.training.recipe import Recipe
 from singleshot.training.step import Stepper
 
 BATCH = 128

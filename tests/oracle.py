@@ -138,3 +138,84 @@ def coverage(confidence: Array, correct: NDArray[np.bool_], threshold: float, bi
     index = np.array([which_bin(value, bins) for value in confidence])
     accuracy = {b: correct[index == b].mean() for b in set(index.tolist())}
     return float(np.mean([c > threshold and accuracy[b] > threshold for c, b in zip(confidence, index, strict=True)]))
+
+
+def focal(logits: Array, labels: Labels, gamma: Any) -> Array:
+    """``gamma`` maps the probability of the label to γ; a negative one stands for the inverse focal loss."""
+    result = np.zeros(len(labels))
+    for row, label in enumerate(labels):
+        for probs in softmax(logits)[:, row]:
+            p, power = probs[label], gamma(probs[label])
+            factor = (1 - p) ** power if power >= 0 else (1 + p) ** -power
+            result[row] -= factor * np.log(p) / len(logits)
+    return result
+
+
+def dual_focal(logits: Array, labels: Labels, gamma: float) -> Array:
+    result = np.zeros(len(labels))
+    for row, label in enumerate(labels):
+        for probs in softmax(logits)[:, row]:
+            lower = [p for p in probs if p < probs[label]]
+            result[row] -= (1 - probs[label] + max(lower, default=0)) ** gamma * np.log(probs[label]) / len(logits)
+    return result
+
+
+def mmce(probs: Array, labels: Labels) -> float:
+    confidence, correct = probs.max(1), probs.argmax(1) == labels
+    total = 0.0
+    for r, a in zip(confidence, correct, strict=True):
+        for s, b in zip(confidence, correct, strict=True):
+            total += (a - r) * (b - s) * np.exp(-abs(r - s) / 0.4)
+    return float(np.sqrt(max(total, 0)) / len(labels))  # rounding can give −1e-17
+
+
+def mdca(probs: Array, labels: Labels) -> float:
+    classes = probs.shape[1]
+    return float(np.mean([abs(probs[:, c].mean() - np.mean(labels == c)) for c in range(classes)]))
+
+
+def dca(probs: Array, labels: Labels) -> float:
+    return float(abs(probs.max(1).mean() - np.mean(probs.argmax(1) == labels)))
+
+
+def soft_ece(probs: Array, labels: Labels, bins: int = 15, temperature: float = 0.01) -> float:
+    confidence, correct = probs.max(1), probs.argmax(1) == labels
+    centres = [(j + 0.5) / bins for j in range(bins)]
+    membership = np.array([softmax(np.array([-((r - c) ** 2) / temperature for c in centres])) for r in confidence])
+    total = 0.0
+    for j in range(bins):
+        size = membership[:, j].sum()
+        gap = (membership[:, j] * correct).sum() / size - (membership[:, j] * confidence).sum() / size
+        total += size / len(labels) * gap**2
+    return float(np.sqrt(total))
+
+
+def margin_excess(logits: Array, margin: float) -> Array:
+    result: Array = np.maximum(0, logits.max(-1, keepdims=True) - logits - margin).mean(-1).mean(0)
+    return result
+
+
+def brier(logits: Array, target: Array) -> Array:
+    result: Array = ((softmax(logits) - target) ** 2).sum(-1).mean(0)
+    return result
+
+
+def adaptive_gammas(gammas: Array, logits: Array, labels: Labels) -> tuple[Array, Array]:
+    """The γ of every bin after one update of AdaFocal, and the inner edges of bins of equal size."""
+    probs, bins = softmax(logits), len(gammas)
+    confidence, correct = probs.max(1), probs.argmax(1) == labels
+    ordered = sorted(confidence)
+    edges = np.array([ordered[j * len(ordered) // bins] for j in range(1, bins)])
+    result = gammas.copy()
+    for b in range(bins):
+        inside = [i for i, r in enumerate(confidence) if sum(r >= edge for edge in edges) == b]
+        if not inside:
+            continue
+        error = confidence[inside].mean() - correct[inside].mean()
+        if gammas[b] > 0:
+            moved = min(20, gammas[b] * np.exp(error))
+            result[b] = moved if moved >= 0.2 else -0.2
+        else:
+            moved = max(-2, gammas[b] * np.exp(-error))
+            result[b] = moved if moved <= -0.2 else 0.2
+    return result, edges

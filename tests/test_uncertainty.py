@@ -49,7 +49,7 @@ def test_normalized_variance_equals_the_oracle(measure: str) -> None:
 @given(
     st.integers(2, 8),
     st.integers(1, 5),
-    st.integers(1, 12),
+    st.integers(2, 12),
     st.sampled_from(MEASURE_NAMES),
     st.sampled_from([1e-6, 1.0, 30.0, 1e4]),
     st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]),
@@ -110,13 +110,6 @@ def test_gradients_are_exact_and_finite_if_passes_agree_and_probabilities_vanish
 def test_half_precision_is_converted_to_float32() -> None:
     logits = random_logits((5, 8, 10)).half()
     torch.testing.assert_close(ss.normalized_variance(logits), ss.normalized_variance(logits.float()), rtol=0, atol=0)
-
-
-def test_one_class_is_certain() -> None:
-    logits = random_logits((3, 4, 1))
-    for measure in MEASURE_NAMES:
-        assert ss.normalized_variance(logits, measure=measure).tolist() == [0.0] * 4
-    assert ss.predictive_entropy(logits).tolist() == [0.0] * 4
 
 
 def test_a_custom_measure() -> None:

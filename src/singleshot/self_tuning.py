@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, check_choice, check_range
-from singleshot.posthoc.scaling import fitting_set
+from singleshot.common.checks import check_choice, check_range
+from singleshot.common.processes import examples_of_all_processes, of_main_process
 from singleshot.posthoc.temperature import NoFiniteTemperature, best_temperature
 
 MAX_MOVE = 1.0
@@ -90,7 +89,7 @@ class SelfTunedStrength:
             logits: (N, C), of a plain forward pass in evaluation mode over held-out examples.
             labels: (N,) class indices.
         """
-        logits, labels = _examples_of_all_processes(logits, labels)
+        logits, labels = examples_of_all_processes(logits, labels)
         if len(labels.unique()) < 2:
             raise ValueError(
                 f"all held-out examples have the same class, {int(labels[0])}; hold out examples of at least two "
@@ -103,7 +102,8 @@ class SelfTunedStrength:
         trust = 1 - (1 / score) ** 2 if abs(score) > 1 else 0.0
         move = self.gain * trust * min(MAX_MOVE, max(-MAX_MOVE, math.log(temperature)))
         _, least, largest = _RANGES[self.loss]
-        self._log = _of_main_process(min(math.log(largest), max(math.log(least), self._log + move)))
+        log = min(math.log(largest), max(math.log(least), self._log + move))
+        self._log = float(of_main_process(torch.tensor(log, dtype=torch.float64)))
         self.temperature, self.score = temperature, score
         return temperature
 
@@ -141,46 +141,3 @@ def _score(logits: Tensor, labels: Tensor) -> float:
     if variance > 0:
         return slope / math.sqrt(variance)
     return math.copysign(math.inf, slope) if slope else 0.0
-
-
-def _examples_of_all_processes(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    """Check the examples of this process and return those of all, in the order of the ranks, on the CPU.
-
-    A process may have no examples. Invalid ones in any process raise the same error in every process.
-    """
-    if not _is_distributed():
-        logits, labels = fitting_set(logits, labels)
-        return logits.cpu(), labels.cpu()
-    found: tuple[Tensor, Tensor] | TypeError | ValueError
-    try:
-        logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
-        checked = fitting_set(logits, labels) if logits.numel() or labels.numel() else (logits, labels)
-        found = checked[0].cpu(), checked[1].cpu()
-    except TypeError as error:
-        found = TypeError(str(error))
-    except ValueError as error:
-        found = ValueError(str(error))
-    parts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(parts, found)
-    for rank, part in enumerate(parts):
-        if isinstance(part, Exception):
-            raise type(part)(f"process {rank}: {part}")
-    parts = [part for part in parts if len(part[1])] or parts[:1]
-    classes = {part[0].shape[-1] for part in parts}
-    if len(classes) > 1:
-        raise ValueError(f"logits must have the same classes in all processes, got {sorted(classes)}")
-    return fitting_set(torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts]))
-
-
-def _of_main_process(value: float) -> float:
-    """The value of rank 0: processors may round differently."""
-    if not _is_distributed():
-        return value
-    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    shared = torch.tensor([value], dtype=torch.float64, device=device)
-    dist.broadcast(shared, src=0)
-    return float(shared)
-
-
-def _is_distributed() -> bool:
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1

@@ -123,6 +123,11 @@ def apply_measure(measure: DisagreementMeasure, log_probs: Tensor) -> Tensor:
 def log_probabilities(logits: Tensor) -> Tensor:
     """Check logits (T, B, C) and return their log-softmax."""
     check_logits(logits, ("(T, B, C)",))
+    if logits.shape[-1] == 1:
+        raise ValueError(
+            f"logits must have at least two classes, got shape {tuple(logits.shape)}; for the one logit of a binary "
+            "classifier, pass torch.cat([torch.zeros_like(logits), logits], dim=-1)"
+        )
     return finite_log_softmax(logits)
 
 
@@ -178,10 +183,10 @@ def _normalized_mutual_information(log_probs: Tensor) -> Tensor:
 
 
 def _hellinger(log_probs: Tensor) -> Tensor:
-    return _flat_root(_one_minus_coefficient(log_probs)).mean(0).clamp(max=1)
+    return flat_root(_one_minus_coefficient(log_probs)).mean(0).clamp(max=1)
 
 
-def _flat_root(values: Tensor) -> Tensor:
+def flat_root(values: Tensor) -> Tensor:
     """Square root with gradient 0 instead of infinity at 0, for passes that agree exactly."""
     positive = values > 0
     return torch.where(positive, torch.where(positive, values, 1).sqrt(), 0)
@@ -191,12 +196,11 @@ def _epistemic(log_probs: Tensor) -> Tensor:
     # If a network has memorised its images, every pass is certain and the share is 1.
     uncertainty = _entropy(_log_mean(log_probs)).clamp(min=torch.finfo(log_probs.dtype).tiny)
     share = (_mutual_information(log_probs) / uncertainty).clamp(max=1)
-    return _hellinger(log_probs) * _flat_root(share)
+    return _hellinger(log_probs) * flat_root(share)
 
 
 def _confident_disagreement(log_probs: Tensor) -> Tensor:
-    bound = math.log(log_probs.shape[-1]) or 1.0  # with a single class, entropy and disagreement are 0
-    certainty = 1 - _entropy(_log_mean(log_probs)) / bound
+    certainty = 1 - _entropy(_log_mean(log_probs)) / math.log(log_probs.shape[-1])
     return _total_variation(log_probs) * certainty.clamp(0, 1)
 
 

@@ -11,11 +11,12 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
+from singleshot.common.loss_names import LossName
 from singleshot.evaluation.claims import Claim
 from singleshot.evaluation.evaluation import evaluate_batches
 from singleshot.evaluation.verdict import BADGES, SIGNIFICANT, Level, Verdict, claim_level, measure_advice, verdict
 from singleshot.metrics.examples import Examples
-from singleshot.training.recipe import LossName, MeasureName, Recipe
+from singleshot.training.recipe import MeasureName, Recipe
 
 LEVELS = list(BADGES)  # from the best to the worst
 STARTS = {

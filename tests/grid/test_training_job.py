@@ -48,7 +48,7 @@ CHANGED: dict[str, Any] = {
     "differentiate_alpha": True, "beta": 0.7, "gamma": 0.7, "label_smoothing": 0.7, "focus": 0.7, "last_share": 0.7,
     "epochs": 7, "batch_size": 7, "learning_rate": 0.7, "milestones": (0.7,), "decay": 0.7, "momentum": 0.7,
     "weight_decay": 0.7, "clip_gradient": 0.7, "seed": 7, "precision": "bfloat16", "evaluate_every": 7, "track": True,
-    "gradient_passes": 1, "strength": 0.7, "classes": 7, "give_back": 0.1, "alpha": "permuted",
+    "gradient_passes": 1, "strength": 0.7, "classes": 7, "give_back": 0.1, "alpha": "permuted", "penalty": 0.7,
 }  # fmt: skip
 NOT_IN_KEY: dict[str, Any] = {
     "device": "cpu",

@@ -33,7 +33,7 @@ def measure(bins: int = 20, classwise: bool = False, **batch: Any) -> ss.Calibra
     return calibration.compute()
 
 
-@pytest.mark.parametrize(("examples", "classes"), [(1, 2), (1, 1), (50, 3), (1000, 10), (300, 100)])
+@pytest.mark.parametrize(("examples", "classes"), [(1, 2), (50, 3), (1000, 10), (300, 100)])
 @pytest.mark.parametrize(("bins", "scale"), [(1, 3.0), (10, 0.0), (15, 0.5), (20, 3.0), (20, 50.0), (100, 3.0)])
 def test_every_metric_equals_the_oracle(bins: int, examples: int, classes: int, scale: float) -> None:
     logits, labels = predictions(examples, classes, scale=scale)
@@ -70,7 +70,7 @@ def test_bins_and_scores_equal_those_of_scikit_learn() -> None:
     assert adaptive == pytest.approx(np.abs(accuracies - confidences).mean(), abs=1e-12)  # 20 examples in each bin
 
 
-@pytest.mark.parametrize("classes", [1, 2, 7])
+@pytest.mark.parametrize("classes", [2, 7])
 def test_classwise_ece_equals_the_oracle(classes: int) -> None:
     logits, labels = predictions(400, classes)
     probs = oracle.softmax(logits.numpy())
@@ -298,7 +298,11 @@ def test_invalid_batches_are_named_and_add_nothing() -> None:
     invalid: list[tuple[dict[str, Any], str]] = [
         ({"labels": torch.tensor([0])}, "either logits= or probs="),
         ({"logits": torch.zeros(1, 2), "probs": torch.ones(1, 2) / 2, "labels": torch.tensor([0])}, "either logits="),
-        ({"logits": torch.zeros(2), "labels": torch.tensor([0, 1])}, r"logits must have shape \(N, C\).*got \(2,\)"),
+        (
+            {"logits": torch.zeros(5, 2, 3), "labels": torch.tensor([0, 1])},
+            r"shape \(N, C\).*got \(5, 2, 3\).*predictive_mean",
+        ),
+        ({"logits": torch.zeros(2), "labels": torch.tensor([[0, 1]])}, r"logits must have shape \(B, C\).*got \(2,\)"),
         ({"logits": torch.zeros(2, 3), "labels": torch.tensor([0])}, r"labels must have shape \(2,\).*got \(1,\)"),
         ({"logits": torch.zeros(2, 3), "labels": torch.zeros(2)}, "integer class indices, got torch.float32"),
         ({"logits": torch.zeros(2, 3), "labels": torch.tensor([0, 3])}, r"\[0, 3\).*labels\[1\] = 3"),

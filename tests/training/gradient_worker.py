@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+import singleshot as ss
+from singleshot.common.loss_names import LossName
 from singleshot.models import StochasticDepthBlock
 from singleshot.training.distributed import Processes, process_group
 from singleshot.training.recipe import Recipe
@@ -38,9 +41,25 @@ def save_gradients(folder: Path) -> None:
     torch.set_num_threads(1)
     processes = Processes.from_environment("cpu")
     with process_group(processes):
-        save_gradients_of(Recipe(loss="vwci", samples=3), folder / "vwci", processes)
-        save_gradients_of(Recipe(loss="cross_entropy", samples=3), folder / "cross_entropy", processes)
+        for loss in get_args(LossName):
+            save_gradients_of(Recipe(loss=loss, samples=3), folder / loss, processes)
         save_gradients_of(Recipe(loss="vwci", samples=3, gradient_passes=1), folder / "one gradient pass", processes)
+        save_uneven(folder / "uneven", processes)
+
+
+def save_uneven(file: Path, processes: Processes) -> None:
+    """Save a loss and a γ of 12 examples, of which the first process has 5, with the mean gradient."""
+    mine = slice(0, ROWS) if processes.count == 1 else [slice(0, 5), slice(5, ROWS)][processes.rank]
+    generator = torch.Generator().manual_seed(4)
+    logits = torch.randn(2, ROWS, 5, dtype=torch.float64, generator=generator).requires_grad_()
+    labels = torch.randint(0, 5, (ROWS,), generator=generator)
+    loss = ss.mmce_loss(*ss.gather_batch(logits[:, mine], labels[mine]))
+    (gradient,) = torch.autograd.grad(loss, logits)
+    gamma = ss.AdaptiveGamma(bins=3)
+    gamma.update(logits=logits[0, mine], labels=labels[mine])
+    mean = processes.sum(gradient.clone()) / processes.count
+    if processes.is_main:
+        save_file({"result": loss.detach(), "1.weight": mean, "gammas": gamma.gammas}, file)
 
 
 def save_gradients_of(recipe: Recipe, file: Path, processes: Processes) -> None:

@@ -5,8 +5,9 @@ from typing import Any, get_args
 
 import pytest
 
+from singleshot.common.loss_names import LossName
 from singleshot.models import list_models
-from singleshot.training.recipe import LossName, Recipe
+from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import PresetName, preset
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -24,6 +25,7 @@ BAD: dict[str, list[Any]] = {
     "beta": [-1e-9, INFINITY, NAN],
     "gamma": [-1e-9, INFINITY, NAN],
     "focus": [-1e-9, INFINITY, NAN],
+    "penalty": [-1e-9, INFINITY, NAN],
     "label_smoothing": [-0.1, 1.1, NAN],
     "last_share": [0.0, 1.1, NAN],
     "gradient_passes": [0, 6],
@@ -53,6 +55,7 @@ GOOD: dict[str, list[Any]] = {
     "noise": [None, 0.01, 0.99],
     "samples": [2, 1000],
     "beta": [0, 1e9],
+    "penalty": [None, 0, 1e9],
     "label_smoothing": [0, 1],
     "last_share": [1e-6, 1],
     "gradient_passes": [None, 1, 5],
@@ -156,3 +159,13 @@ def test_a_tuned_strength_holds_out_images_and_starts_in_the_middle() -> None:
         Recipe(loss="label_smoothing", strength=2.0).resolved()
     with pytest.raises(ValueError, match=r"^alpha must be example for focal"):
         Recipe(loss="focal", alpha="permuted").resolved()
+
+
+def test_adafocal_holds_out_images_from_the_first_step_to_the_last() -> None:
+    recipe = Recipe(loss="adafocal").resolved()
+    assert recipe.is_tuned
+    assert (recipe.validation, recipe.last_share, recipe.give_back) == (0.1, 1.0, 0.0)
+    assert recipe.holds_out
+    assert Recipe(loss="adafocal", validation=0.3).resolved().validation == 0.3
+    with pytest.raises(ValueError, match=r"^strength must be 1 for adafocal; auto is for vwci"):
+        Recipe(loss="adafocal", strength="auto").resolved()

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 
-from singleshot.training.recipe import AlphaName, LossName, MeasureName, MemoryName, PrecisionName, Recipe
+from singleshot.common.loss_names import LossName
+from singleshot.training.recipe import AlphaName, MeasureName, MemoryName, PrecisionName, Recipe
 from singleshot.training.recipe_file import read_recipe, read_recipe_values, recipe_text
 
 
@@ -65,7 +66,8 @@ ERRORS = [
     ("milestones: 0.5", "milestones must be a list of numbers, got 0.5"),
     ("milestones: [0.5, x]", "milestones must be a list of numbers"),
     ("milestones: [0.5, true]", "milestones must be a list of numbers"),
-    ("loss: vcwi", "loss must be one of cross_entropy, label_smoothing, ci, entropy_ci, focal, vwci, got 'vcwi'"),
+    ("loss: vcwi", "loss must be one of cross_entropy, label_smoothing, ci, entropy_ci, vwci, focal, flsd, "),
+    ("loss: vcwi", "brier, got 'vcwi'"),
     ("loss: [ci]", "loss must be one of"),
     ("precision: 16", "precision must be one of float32, bfloat16, float16, got 16"),
     ("- epochs", "must hold lines such as `epochs: 30`, got a list"),
@@ -133,6 +135,7 @@ recipes = st.builds(
     give_back=st.none() | finite,
     alpha=exactly(AlphaName),  # type: ignore[arg-type]
     beta=finite,
+    penalty=st.none() | finite,
     last_share=finite,
     start_from=st.none() | text,
     epochs=st.integers(),
@@ -166,11 +169,12 @@ def test_run_recipe_needs_every_field(path: Path) -> None:
 
 def test_a_recipe_of_the_first_version_has_the_settings_it_was_trained_with(path: Path) -> None:
     plain = yaml.safe_load(recipe_text(Recipe(epochs=7)))
-    for name in ("gradient_passes", "strength", "give_back", "alpha", "track", "classes"):
+    for name in ("gradient_passes", "strength", "give_back", "alpha", "track", "classes", "penalty"):
         del plain[name]
     path.write_text(yaml.safe_dump(plain))
     recipe = read_recipe(path)
     assert (recipe.gradient_passes, recipe.strength, recipe.give_back, recipe.alpha) == (None, 1.0, None, "example")
+    assert recipe.penalty is None
 
 
 def test_duplicate_keys_are_refused(path: Path) -> None:

@@ -207,6 +207,13 @@ def test_a_strength_is_tuned_several_times_per_epoch_until_images_are_given_back
     assert not any(Schedule(RECIPE, 400).is_tuned_at(step) for step in range(200))
 
 
+def test_adafocal_is_updated_after_every_epoch_from_all_held_out_images() -> None:
+    recipe, held_out = replace(RECIPE, loss="adafocal", epochs=3, batch_size=4).resolved(), torch.arange(500)
+    schedule = Schedule(recipe, 400)
+    assert [step for step in range(schedule.steps + 1) if schedule.is_tuned_at(step)] == [100, 200, 300]
+    assert all(torch.equal(schedule.tuning_part(step, held_out), held_out) for step in (100, 200, 300))
+
+
 def test_the_strength_of_the_shortest_run_is_tuned() -> None:
     for steps in range(1, 40):
         schedule = Schedule(replace(TUNED, batch_size=1, epochs=steps, last_share=0.25, give_back=0.2), 1)

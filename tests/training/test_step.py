@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import singleshot as ss
 from singleshot import uncertainty
 from singleshot.common import checks
+from singleshot.common.loss_names import LossName
+from singleshot.losses import terms
 from singleshot.models import SmallCNN, create_model
 from singleshot.training import step
 from singleshot.training.distributed import Processes
@@ -111,7 +113,7 @@ def test_divergence_raises_before_the_update(readable: bool, monkeypatch: pytest
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the checks of values, as on a device where reading them synchronises."""
-    for module in (checks, uncertainty, step):
+    for module in (checks, uncertainty, terms, step):
         monkeypatch.setattr(module, "values_can_be_read", lambda tensor: False)
 
 
@@ -125,7 +127,7 @@ class CountReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("loss", ["vwci", "label_smoothing"])
+@pytest.mark.parametrize("loss", get_args(LossName))
 def test_a_step_reads_the_device_once_and_computes_alpha_once(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     as_on_a_gpu(monkeypatch)
     measure = Mock(wraps=uncertainty.MEASURES["bhattacharyya"])

@@ -76,7 +76,8 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         # Torch warns that every block was used in the first step; in other steps some are dropped.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         if recipe.is_tuned and not recipe.validation and given.validation is not None:
-            raise ValueError("--strength auto tunes on held-out images: leave out --validation 0, or choose a share")
+            flag = "--strength auto" if recipe.strength == "auto" else f"--loss {recipe.loss}"
+            raise ValueError(f"{flag} tunes on held-out images: leave out --validation 0, or choose a share")
         recipe.resolved()  # report a bad value before torch is imported, which takes seconds
         from singleshot.training.display import Display
         from singleshot.training.distributed import Processes

@@ -83,8 +83,9 @@ def check_labels(labels: Tensor, examples: int, classes: int, *, ignore_index: i
     check_tensor("labels", labels)
     if labels.shape != (examples,):
         raise ValueError(f"labels must have shape ({examples},), one per example, got {tuple(labels.shape)}")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise TypeError(f"labels must be integer class indices, got {labels.dtype}")
+    if labels.is_floating_point() or labels.is_complex() or (labels.dtype == torch.bool and classes != 2):
+        two = ", which name two classes only" if labels.dtype == torch.bool else ""
+        raise TypeError(f"labels must be integer class indices, got {labels.dtype}{two}")
     labels = labels.long()  # before any comparison: an 8-bit label would wrap around
     if values_can_be_read(labels) and not (labels.amin() >= 0 and labels.amax() < classes):
         wrong = (labels < 0) | (labels >= classes)
@@ -152,6 +153,13 @@ def as_tensor(values: Any, name: str) -> Tensor:
         raise TypeError(f"{name} cannot be converted to a tensor: {error}") from None
     except (ValueError, RuntimeError) as error:
         raise ValueError(f"{name} cannot be converted to a tensor: {error}") from None
+
+
+def fitting_set(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    """Return finite logits (N, C) and labels (N,) in [0, C), from tensors, arrays or lists."""
+    logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
+    check_logits(logits, ("(N, C)",))
+    return logits, check_labels(labels, *logits.shape)
 
 
 def first_true(mask: Tensor) -> int:

@@ -1,4 +1,4 @@
-"""Losses without variance weighting: cross-entropy, label smoothing, CI, entropy CI and focal loss."""
+"""Losses of each example on its own: cross-entropy, its smoothed and regularised forms, and the Brier score."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, SupportsFloat
 import torch
 from torch import Tensor
 
+from singleshot.common.checks import check_range
 from singleshot.losses.terms import ClassificationLoss, LossOptions, check_strength, loss_terms
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def ci_loss(
     """
     beta = check_strength("ci", "beta", beta, "[0, inf)")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
-    divergence = terms.uniform - math.log(logits.shape[-1]) * terms.mean_class_weight
+    divergence = terms.uniform - math.log(terms.log_probs.shape[-1]) * terms.class_weights.mean()
     return terms.reduce(terms.ground_truth + beta * divergence)
 
 
@@ -126,37 +127,66 @@ class EntropyCILoss(ClassificationLoss):
         self.gamma = gamma
 
 
-def focal_loss(
+def margin_smoothing_loss(
     logits: Tensor,
     labels: Tensor,
     *,
-    gamma: SupportsFloat,
+    penalty: SupportsFloat = 0.1,
+    margin: SupportsFloat = 10.0,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """−(1/T) Σ_t (1 − p_t(y))^γ log p_t(y), for logits (B, C) or (T, B, C) and labels (B,).
+    """L_GT + λ (1/C) Σ_c max(0, max_j z_j − z_c − m): logits may differ by the margin m at no cost.
 
-    γ = 3 is the usual choice for calibration; γ = 0 gives cross-entropy.
+    Label smoothing pulls all logits together; this pulls only those that are further apart than the margin. λ is
+    ``penalty``. The paper sums over the classes; the mean makes λ independent of their number.
 
-    >>> focal_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), gamma=3.0)
-    tensor(0.0002)
+    Liu, Ben Ayed, Galdran, Dolz: The Devil is in the Margin: Margin-based Label Smoothing for Network Calibration.
+    CVPR 2022.
+
+    >>> margin_smoothing_loss(torch.tensor([[20.0, 0.0]]), torch.tensor([0]), penalty=0.1, margin=10.0)
+    tensor(0.5000)
     """
-    gamma = check_strength("focal", "gamma", gamma, "[0, inf)")
+    penalty = check_strength("margin_smoothing", "penalty", penalty, "[0, inf)")
+    margin = check_range("margin", margin, "[0, inf)")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
-    index = terms.index.expand(len(terms.log_probs), -1).unsqueeze(-1)
-    log_prob = terms.log_probs.gather(-1, index).squeeze(-1)  # of the label, (T, B)
-    # expm1 keeps 1 − p accurate for p near 1. The clamp avoids 0, where a power below 1 has an infinite gradient.
-    miss = (-torch.expm1(log_prob)).clamp(min=torch.finfo(log_prob.dtype).tiny)
-    return terms.reduce(-(miss**gamma * log_prob).mean(0) * terms.example_weight)
+    distance = terms.log_probs.amax(-1, keepdim=True) - terms.log_probs  # the same as that of the logits
+    excess = torch.relu(distance - margin).mean(-1).mean(0)
+    return terms.reduce(terms.ground_truth + penalty * excess * terms.example_weight)
 
 
-class FocalLoss(ClassificationLoss):
-    """Module form of :func:`focal_loss`, with the same options."""
+class MarginSmoothingLoss(ClassificationLoss):
+    """Module form of :func:`margin_smoothing_loss`, with the same options."""
 
-    function = staticmethod(focal_loss)
+    function = staticmethod(margin_smoothing_loss)
 
-    def __init__(self, *, gamma: SupportsFloat, **options: Unpack[LossOptions]) -> None:
-        check_strength("focal", "gamma", gamma, "[0, inf)")
+    def __init__(
+        self, *, penalty: SupportsFloat = 0.1, margin: SupportsFloat = 10.0, **options: Unpack[LossOptions]
+    ) -> None:
+        check_strength("margin_smoothing", "penalty", penalty, "[0, inf)")
+        check_range("margin", margin, "[0, inf)")
         super().__init__(**options)
-        self.gamma = gamma
+        self.penalty = penalty
+        self.margin = margin
+
+
+def brier_loss(
+    logits: Tensor, labels: Tensor, *, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+) -> Tensor:
+    """(1/T) Σ_t Σ_c (p_t(c) − [c = y])², the Brier score: a proper score whose gradient vanishes at certainty.
+
+    Brier: Verification of Forecasts Expressed in Terms of Probability. Monthly Weather Review, 1950.
+
+    >>> brier_loss(torch.zeros(1, 4), torch.tensor([0]))
+    tensor(0.7500)
+    """
+    terms = loss_terms(logits, labels, weight, ignore_index, reduction)
+    score = (terms.log_probs.exp() - terms.target).square().sum(-1).mean(0)
+    return terms.reduce(score * terms.example_weight)
+
+
+class BrierLoss(ClassificationLoss):
+    """Module form of :func:`brier_loss`, with the same options."""
+
+    function = staticmethod(brier_loss)

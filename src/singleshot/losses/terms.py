@@ -1,8 +1,11 @@
 """The terms that every loss combines, the reduction, and the base class of the loss modules.
 
+Logits are (B, C) or (T, B, C), and the labels class indices (B,) or soft labels (B, C); `singleshot.common.layout`
+describes the dense layouts and binary classifiers with one logit.
+
 Class weights and ``ignore_index`` have the semantics of ``torch.nn.functional.cross_entropy`` with ``label_smoothing``:
-weight w_c multiplies every log-probability of class c, and a mean divides by the summed weight of the labels. An
-ignored example has no loss and no weight.
+weight w_c multiplies every log-probability of class c, and a mean divides by the summed weight of the labels, or by
+the number of examples for soft labels. An ignored example has no loss and no weight.
 """
 
 from __future__ import annotations
@@ -14,7 +17,18 @@ from typing import Any, ClassVar, SupportsFloat, TypedDict
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import check_choice, check_labels, check_logits, check_range, check_scores, check_tensor
+from singleshot.common.checks import (
+    check_choice,
+    check_labels,
+    check_logits,
+    check_range,
+    check_rows,
+    check_scores,
+    check_tensor,
+    probability_rows,
+    values_can_be_read,
+)
+from singleshot.common.layout import by_example
 from singleshot.uncertainty import finite_log_softmax
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -22,55 +36,99 @@ REDUCTIONS = ("none", "mean", "sum")
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of a loss; tensors of shape (B,), averaged over the T passes, unless noted."""
+    """The terms of a loss over N examples; tensors of shape (N,) unless noted.
 
-    log_probs: Tensor  # (T, B, C)
+    The labels of an example are its K = 1 class index, or the K = C entries of its soft label.
+    """
+
+    log_probs: Tensor  # (T, N, C)
     counted: Tensor  # whether the example is not ignored
-    index: Tensor  # the label, 0 if ignored
-    ground_truth: Tensor  # −w_y (1/T) Σ_t log p_t(y)
-    uniform: Tensor  # −(1/T) Σ_t (1/C) Σ_c w_c log p_t(c)
-    example_weight: Tensor  # w_y, 0 if ignored
-    mean_class_weight: Tensor  # (1/C) Σ_c w_c, a scalar
+    labels: Tensor  # class indices, 0 if ignored, or soft labels (N, C)
+    label_log_probs: Tensor  # (T, N, K)
+    label_weights: Tensor  # (N, K), w_y, or y_c w_c; 0 if ignored
+    class_weights: Tensor  # (C,)
+    divisor: Tensor  # of the mean, a scalar
+    shape: tuple[int, ...]  # of the examples
     reduction: str
 
+    @property
+    def example_weight(self) -> Tensor:
+        """w_y, or Σ_c y_c w_c."""
+        return self.label_weights.sum(-1)
+
+    @property
+    def ground_truth(self) -> Tensor:
+        """−(1/T) Σ_t w_y log p_t(y)."""
+        return -self.over_labels(self.label_log_probs)
+
+    @property
+    def uniform(self) -> Tensor:
+        """−(1/T) Σ_t (1/C) Σ_c w_c log p_t(c)."""
+        return -(self.log_probs.mean(0) * self.class_weights).mean(-1)
+
+    @property
+    def target(self) -> Tensor:
+        """The labels as probabilities (N, C)."""
+        if self.labels.ndim == 2:
+            return self.labels.to(self.log_probs)
+        return torch.zeros_like(self.log_probs[0]).scatter(1, self.labels.unsqueeze(1), 1)
+
+    def over_labels(self, values: Tensor) -> Tensor:
+        """Weighted sum over the labels of values (T, N, K), averaged over the passes."""
+        return (values.mean(0) * self.label_weights).sum(-1)
+
     def reduce(self, losses: Tensor) -> Tensor:
-        """Return the per-example losses (B,), their sum, or their weighted mean."""
-        losses = torch.where(self.counted, losses, 0)  # not a product, which would keep an ignored NaN
+        """Return the losses of the examples (N,) in the shape of the labels, their sum, or their weighted mean."""
+        losses = torch.where(self.counted, losses, 0)
         if self.reduction == "none":
-            return losses
+            return losses.reshape(self.shape)
         if self.reduction == "sum":
             return losses.sum()
-        return losses.sum() / self.example_weight.sum()
+        return losses.sum() / self.divisor
 
 
 def loss_terms(
     logits: Tensor, labels: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Terms:
-    """Check the arguments of a loss and compute its terms from logits (B, C) or (T, B, C)."""
+    """Check the arguments of a loss and compute its terms."""
     check_choice("reduction", reduction, REDUCTIONS)
-    check_scores(logits, ("(B, C)", "(T, B, C)"))
-    examples, classes = logits.shape[-2:]
-    labels = check_labels(labels, examples, classes, ignore_index=ignore_index)
-    counted = labels != ignore_index
-    check_logits(logits, ("(B, C)", "(T, B, C)"), counted)
+    check_tensor("logits", logits)
+    logits, labels, shape = by_example(logits, labels)
+    check_scores(logits, ("(T, B, C)",))
+    examples, classes = logits.shape[1:]
+    is_soft = labels.is_floating_point()
+    if is_soft:
+        counted = torch.ones(examples, dtype=torch.bool, device=labels.device)
+        if values_can_be_read(labels):
+            check_rows(labels.detach(), probability_rows, "soft labels must lie in [0, 1] and sum to 1 in each row")
+    else:
+        labels = check_labels(labels, examples, classes, ignore_index=ignore_index)
+        counted = labels != ignore_index
+    check_logits(logits, ("(T, B, C)",), counted)
     if weight is not None:
         check_tensor("weight", weight)
         if weight.shape != (classes,):
             raise ValueError(f"weight must have shape ({classes},), one per class, got {tuple(weight.shape)}")
 
-    log_probs = finite_log_softmax(logits.unsqueeze(0) if logits.ndim == 2 else logits)
-    average = log_probs.mean(0)  # both terms are linear in log p
-    weight = torch.ones_like(average[0]) if weight is None else weight.to(average)
-    index = torch.where(counted, labels, 0)
-    example_weight = torch.where(counted, weight[index], 0)
+    if not is_soft and not (values_can_be_read(counted) and bool(counted.all())):
+        # Not a product, which would keep an ignored NaN.
+        labels, logits = torch.where(counted, labels, 0), torch.where(counted.unsqueeze(1), logits, 0)
+    log_probs = finite_log_softmax(logits)
+    class_weights = torch.ones_like(log_probs[0, 0]) if weight is None else weight.to(log_probs)
+    if is_soft:
+        label_log_probs, label_weights = log_probs, labels.to(log_probs) * class_weights
+    else:
+        label_log_probs = log_probs.gather(-1, labels.expand(len(log_probs), -1).unsqueeze(-1))
+        label_weights = torch.where(counted, class_weights[labels], 0).unsqueeze(-1)
     return Terms(
         log_probs=log_probs,
         counted=counted,
-        index=index,
-        ground_truth=-average.gather(-1, index.unsqueeze(-1)).squeeze(-1) * example_weight,
-        uniform=-(average * weight).mean(-1),
-        example_weight=example_weight,
-        mean_class_weight=weight.mean(),
+        labels=labels,
+        label_log_probs=label_log_probs,
+        label_weights=label_weights,
+        class_weights=class_weights,
+        divisor=counted.sum() if is_soft else label_weights.sum(),
+        shape=shape,
         reduction=reduction,
     )
 
@@ -105,7 +163,7 @@ class ClassificationLoss(nn.Module):
         self.reduction = reduction
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Compute the loss of logits (B, C) or (T, B, C) and labels (B,)."""
+        """Compute the loss of logits (B, C) or (T, B, C) and labels (B,); see docs/losses.md for other layouts."""
         return type(self).function(logits, labels, weight=self.weight, **self._options())
 
     def _options(self) -> dict[str, Any]:

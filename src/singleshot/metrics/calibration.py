@@ -144,12 +144,32 @@ class Calibration(AdditiveState):
         plausible = bins_are_plausible(sums["count"], sums["correct"], sums["confidence"])
         return plausible and ("class_count" not in sums or bins_are_plausible(*(sums[name] for name in CLASS_SUMS)))
 
-    def update(self, *, logits: Any = None, probs: Any = None, labels: Any) -> None:
-        """Add scores (N, C), given as logits or as probabilities, and labels (N,). An invalid batch adds nothing.
+    def update(
+        self,
+        *,
+        logits: Any = None,
+        probs: Any = None,
+        labels: Any,
+        ignore_index: Any = None,  # Any, so that `update(**batch)` of a dict of arrays passes a type checker
+        classes: Any = None,
+    ) -> None:
+        """Add scores, given as logits or as probabilities, and labels. An invalid batch adds nothing.
 
         Tensors, numpy arrays, pandas objects and lists are accepted.
+
+        Args:
+            logits: (N, C); (N, C, ...) with one label per position; or (N,) or (N, 1) of a binary classifier.
+            probs: probabilities of the same shapes; those of a binary classifier are of class 1.
+            labels: (N,) or (N, ...) class indices; of a binary classifier also booleans.
+            ignore_index: label of the examples to leave out.
+            classes: names of the classes in the order of the scores; the labels are then names, too.
+
+        >>> calibration = Calibration()
+        >>> calibration.update(probs=[0.9, 0.3], labels=["yes", "no"], classes=["no", "yes"])
+        >>> calibration.compute().accuracy
+        1.0
         """
-        self.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels))
+        self.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels, ignore_index=ignore_index, classes=classes))
 
     def add(self, batch: ScoredBatch) -> None:
         """Add a batch that is validated and reduced already."""

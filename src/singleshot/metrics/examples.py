@@ -13,13 +13,11 @@ from torch import Tensor
 from singleshot.common.checks import (
     FINITE,
     PROBABILITIES,
-    as_tensor,
-    check_labels,
     check_rows,
-    check_scores,
     finite_rows,
     probability_rows,
 )
+from singleshot.common.layout import counted_examples
 from singleshot.uncertainty import at_least_float32
 
 Values = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -49,18 +47,26 @@ class ScoredBatch:
     brier: Tensor  # (N,) Σ_c (p(c) − [c = y])²
 
     @classmethod
-    def of(cls, *, logits: Any = None, probs: Any = None, labels: Any, checked: bool = False) -> ScoredBatch:
+    def of(
+        cls,
+        *,
+        logits: Any = None,
+        probs: Any = None,
+        labels: Any,
+        checked: bool = False,
+        **layout: Any,
+    ) -> ScoredBatch:
         """Validate and reduce scores (N, C), given as logits or as probabilities, and labels (N,).
 
-        Tensors, numpy arrays, pandas objects and nested lists are accepted. Set ``checked`` for scores that are known
-        to be finite logits or probabilities.
+        Tensors, numpy arrays, pandas objects and nested lists are accepted. Other layouts of scores and labels, and
+        their options ``ignore_index`` and ``classes``, are those of `Calibration.update`. Set ``checked`` for scores
+        that are known to be finite logits or probabilities.
         """
         if (logits is None) == (probs is None):
             raise ValueError("pass either logits= or probs=, together with labels=")
         kind: Literal["logits", "probs"] = "logits" if probs is None else "probs"
-        scores = as_tensor(logits if probs is None else probs, kind)
-        check_scores(scores, ("(N, C)",), name=kind)
-        labels = check_labels(as_tensor(labels, "labels"), *scores.shape)
+        given = logits if probs is None else probs
+        scores, labels = counted_examples(given, labels, name=kind, **layout)
         on_device = labels.to(scores.device)
         valid_rows, requirement = (finite_rows, FINITE) if kind == "logits" else (probability_rows, PROBABILITIES)
         reduce = reduce_logits if kind == "logits" else reduce_probs
@@ -94,7 +100,7 @@ class ScoredBatch:
 
 def _chunks(scores: Tensor) -> Iterator[slice]:
     size = max(1, CHUNK_ELEMENTS // scores.shape[1])
-    return (slice(first, first + size) for first in range(0, len(scores), size))
+    return (slice(first, first + size) for first in range(0, max(len(scores), 1), size))
 
 
 FIELDS = ("confidence", "correct", "nll", "brier")
@@ -129,10 +135,13 @@ class Examples:
         return len(self) == len(other) and (is_unknown or self.labels_digest == other.labels_digest)
 
     @classmethod
-    def of(cls, *, logits: Any = None, probs: Any = None, labels: Any) -> Examples:
-        """Reduce scores (N, C), given as logits or as probabilities, and labels (N,); see also `ExampleGathering`."""
+    def of(cls, *, logits: Any = None, probs: Any = None, labels: Any, **layout: Any) -> Examples:
+        """Reduce scores (N, C), given as logits or as probabilities, and labels (N,); see also `ExampleGathering`.
+
+        Other layouts and their options are those of `Calibration.update`.
+        """
         gathering = ExampleGathering()
-        gathering.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels))
+        gathering.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels, **layout))
         return gathering.finish()
 
 

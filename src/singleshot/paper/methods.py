@@ -64,6 +64,15 @@ METHODS = {
     "vwci_star_fast": Method("VWCI*, 5 × learning rate", _vwci(), starts_from="baseline", rate=5.0),
     "passes": Method("Cross-entropy, T = 5", {"loss": "cross_entropy", "samples": 5}),
     "focal": Method("Focal, γ = 3", {"loss": "focal", "focus": 3.0}),
+    "flsd": Method("Focal, FLSD-53", {"loss": "flsd"}),
+    "dual_focal": Method("Dual focal, γ = 5", {"loss": "dual_focal", "focus": 5.0}),
+    "adafocal": Method("AdaFocal, on 90 %", {"loss": "adafocal", **_ON_90}),
+    "brier": Method("Brier score", {"loss": "brier"}),
+    "margin_smoothing": Method("Margin smoothing, λ = 0.1", {"loss": "margin_smoothing", "penalty": 0.1}),
+    **{
+        name: Method(f"{title}, λ = 1", {"loss": name, "penalty": 1.0})
+        for name, title in {"mmce": "MMCE", "mdca": "MDCA", "dca": "DCA", "soft_ece": "Soft-binned ECE"}.items()
+    },
     **{f"smoothing_{e:g}": Method(f"Label smoothing, ε = {e:g}", _smoothing(e)) for e in EPSILONS},
     **{
         f"held_out_smoothing_{e:g}": Method(f"Label smoothing, ε = {e:g}, on 90 %", _smoothing(e, **_ON_90))

@@ -6,9 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, check_labels, check_range
+from singleshot.common.checks import as_tensor, check_labels, check_range, fitting_set
 from singleshot.common.splits import split_training
-from singleshot.posthoc.scaling import fitting_set
 from singleshot.posthoc.temperature import TemperatureScaling
 
 

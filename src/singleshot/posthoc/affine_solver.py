@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from singleshot.common.checks import check_range
+from singleshot.common.checks import check_range, fitting_set
 from singleshot.common.splits import balanced_order
-from singleshot.posthoc.scaling import fitting_set, warn_missing_classes
+from singleshot.posthoc.scaling import warn_missing_classes
 from singleshot.posthoc.temperature import NoFiniteTemperature, best_temperature
 
 Inputs = Literal["logits", "log_probs"]

@@ -20,7 +20,6 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import as_tensor, check_labels, check_logits
 from singleshot.common.files import write_text
 
 if TYPE_CHECKING:
@@ -124,13 +123,6 @@ def read_scaling(path: Path, methods: Mapping[str, type[AnyScaling]]) -> AnyScal
         return scaling(**msgspec.structs.asdict(msgspec.json.decode(saved.parameters, type=fields)))
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {str(error)[:200]}") from None
-
-
-def fitting_set(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    """Return finite logits (N, C) and labels (N,) in [0, C), from tensors, arrays or lists."""
-    logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
-    check_logits(logits, ("(N, C)",))
-    return logits, check_labels(labels, *logits.shape)
 
 
 def warn_missing_classes(labels: Tensor, classes: int, consequence: str, *, stacklevel: int = 4) -> None:

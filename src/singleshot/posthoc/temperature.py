@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import check_range
-from singleshot.posthoc.scaling import Scaling, check_classes, fitting_set
+from singleshot.common.checks import check_range, fitting_set
+from singleshot.posthoc.scaling import Scaling, check_classes
 
 BOUND = 1e4  # without a best temperature, the result is this many times hotter or colder than the scale of the logits
 MAX_MARGIN = 1e290  # in units of the scale: sums over rows and classes stay finite

@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
+from singleshot.losses import AdaptiveGamma
 from singleshot.metrics import CalibrationResult
 from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training.checkpoint import EpochSums
@@ -43,7 +44,7 @@ class Callback:
     def on_evaluation(self, evaluation: EpochEvaluation) -> None:
         """Held-out images were evaluated."""
 
-    def on_strength(self, step: int, strength: SelfTunedStrength) -> None:
+    def on_strength(self, step: int, strength: SelfTunedStrength | AdaptiveGamma) -> None:
         """Held-out images have tuned the strength of the loss, after this many steps."""
 
     def on_end(self) -> None:
@@ -114,8 +115,11 @@ class Display(Callback):
         epoch = f"epoch {evaluation.epoch}/{self._schedule.recipe.epochs}"
         self._print(f"{epoch}: {_joined(_formatted(evaluation.means), self._strength, numbers, self._speed, best)}")
 
-    def on_strength(self, step: int, strength: SelfTunedStrength) -> None:
+    def on_strength(self, step: int, strength: SelfTunedStrength | AdaptiveGamma) -> None:
         """Keep the strength for the lines of the evaluations; after the last update, print it and the temperature."""
+        if isinstance(strength, AdaptiveGamma):
+            self._strength = f"mean γ {float(strength):.3g}"
+            return
         self._strength = f"strength {float(strength):.3g}"
         if step == self._schedule.give_back_step:
             self._print(tuning_summary(strength, given_back=step < self._schedule.steps))

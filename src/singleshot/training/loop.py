@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from singleshot.common.errors import StoppedError
 from singleshot.common.splits import split_training
 from singleshot.data import Dataset, Images
+from singleshot.losses import AdaptiveGamma
 from singleshot.metrics import CalibrationResult
 from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training.checkpoint import Best, Checkpoint, EpochSums, TrainingState
@@ -29,6 +30,7 @@ from singleshot.training.step import DivergedError, Stepper
 
 LOG_INTERVAL = 50  # steps
 MAX_TRACKED = 5000  # images of a part that is tracked
+TUNING_RECORD = ("temperature", "score", "gammas")  # what the log records of an update from held-out images
 
 
 class TrainingLoop:
@@ -64,7 +66,9 @@ class TrainingLoop:
         if processes.any(processes.broadcast_text(mine) != mine):
             raise ValueError("the processes have different recipes or images; check their flags and data roots")
         self.dataset, self.held_out = dataset, validation
-        self.strength = SelfTunedStrength(recipe.loss) if recipe.is_tuned else None
+        self.strength: SelfTunedStrength | AdaptiveGamma | None = None
+        if recipe.is_tuned:
+            self.strength = AdaptiveGamma() if recipe.loss == AdaptiveGamma.loss else SelfTunedStrength(recipe.loss)
         # Only the main process reads files: Stepper broadcasts the weights, and _restore the rest.
         last = processes.on_main(lambda: _load_weights(run, model))
         self.stepper = Stepper(model, recipe, processes)
@@ -157,7 +161,7 @@ class TrainingLoop:
             labels,
             learning_rate,
             cross_entropy=step < self.schedule.first_loss_step,
-            strength=None if self.strength is None else float(self.strength),
+            strength=self.strength,
             stop=self.interrupts.received is not None,
         )
         self.state.step += 1
@@ -187,9 +191,10 @@ class TrainingLoop:
                 logits.append(batch[0])
                 labels.append(batch[1])
         with lost_process_errors():
-            temperature = self.strength.update(logits=torch.cat(logits), labels=torch.cat(labels))
+            self.strength.update(logits=torch.cat(logits), labels=torch.cat(labels))
         self.state.strength, self.state.tuned_at = self.strength.state_dict(), self.state.step
-        self._log("strength", strength=float(self.strength), temperature=temperature, score=self.strength.score)
+        found = {name: value for name, value in self.state.strength.items() if name in TUNING_RECORD}
+        self._log("strength", strength=float(self.strength), **found)
         self.callback.on_strength(self.state.step, self.strength)
 
     def _close_epoch(self) -> None:
@@ -293,7 +298,7 @@ def _load_weights(run: Run, model: nn.Module) -> Checkpoint | None:
             start.recipe.holds_out and all(getattr(start.recipe, name) == getattr(run.recipe, name) for name in same)
         ):
             raise ValueError(
-                f"{start.folder} was trained on images that `strength: auto` would hold out; train it on the same "
+                f"{start.folder} was trained on images that would be held out to tune the loss; train it on the same "
                 f"images with --validation {run.recipe.validation:g}, without giving them back"
             )
         start.checkpoint().load_weights(model)

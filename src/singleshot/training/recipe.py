@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, get_args
 
-LossName = Literal["cross_entropy", "label_smoothing", "ci", "entropy_ci", "focal", "vwci"]
+from singleshot.common.loss_names import LossName
+
 MeasureName = Literal[
     "bhattacharyya",
     "unbiased",
@@ -30,8 +31,23 @@ ADDED = {
     "alpha": "example",
     "track": False,
     "classes": None,
+    "penalty": None,
 }
 """Fields that recipes of version 0.1 lack, with the values that those runs had."""
+STRENGTHS: dict[LossName, str] = {
+    "label_smoothing": "label_smoothing",
+    "ci": "beta",
+    "entropy_ci": "gamma",
+    "focal": "focus",
+    "dual_focal": "focus",
+    "vwci": "strength",
+    "mmce": "penalty",
+    "mdca": "penalty",
+    "dca": "penalty",
+    "soft_ece": "penalty",
+    "margin_smoothing": "penalty",
+}
+"""The field that sets the strength of a loss."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,10 @@ class Recipe:
     beta: float = 0.1  # ci: weight of the KL divergence from uniform
     gamma: float = 0.1  # entropy_ci: weight of the entropy
     label_smoothing: float = 0.1  # label_smoothing: fraction of the target that is uniform
-    focus: float = 3.0  # focal: exponent; larger values reduce the weight of correctly classified examples
+    focus: float = 3.0  # focal, dual_focal: exponent; larger values reduce the weight of well classified examples
+    penalty: float | None = (
+        None  # mmce, mdca, dca, soft_ece, margin_smoothing: weight of the penalty; None: its default
+    )
     last_share: float | None = None  # apply the loss in this last fraction of the steps; None: 1, for auto 0.5
     start_from: str | None = None  # trained run to take weights from; only the last fraction, default 0.2, is trained
 
@@ -98,12 +117,12 @@ class Recipe:
         """The last fraction of the steps, in which the loss is applied."""
         if self.last_share is not None:
             return self.last_share
-        return 0.2 if self.start_from is not None else 0.5 if self.is_tuned else 1.0
+        return 0.2 if self.start_from is not None else 0.5 if self.strength == "auto" else 1.0
 
     @property
     def is_tuned(self) -> bool:
-        """Whether held-out images tune the strength of the loss."""
-        return self.strength == "auto"
+        """Whether held-out images tune the loss: its strength, or the γ of adafocal."""
+        return self.strength == "auto" or self.loss == "adafocal"
 
     @property
     def holds_out(self) -> bool:
@@ -114,7 +133,7 @@ class Recipe:
         """Return the recipe with defaults filled in that depend on other fields; raise ValueError for a bad value."""
         recipe = replace(self, samples=self.passes, last_share=self.share)
         if self.is_tuned:
-            share = 0.2 if self.start_from is None and self.share > 0.2 else 0.0
+            share = 0.2 if self.strength == "auto" and self.start_from is None and self.share > 0.2 else 0.0
             give_back = share if self.give_back is None else self.give_back
             recipe = replace(recipe, validation=self.validation or 0.1, give_back=give_back)
         for field, is_valid, requirement in _requirements(recipe):
@@ -149,15 +168,15 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
         ),
         (
             "strength",
-            not recipe.is_tuned or recipe.loss in TUNED,
+            recipe.strength != "auto" or recipe.loss in TUNED,
             f"be 1 for {recipe.loss}; auto is for {', '.join(TUNED)}",
         ),
-        ("strength", recipe.is_tuned or _is_positive(recipe.strength), "be auto, or finite and above 0"),
-        ("strength", recipe.is_tuned or uses_alpha or recipe.strength == 1, f"be auto or 1 for {recipe.loss}"),
+        ("strength", recipe.strength == "auto" or _is_positive(recipe.strength), "be auto, or finite and above 0"),
+        ("strength", recipe.strength in ("auto", 1) or uses_alpha, f"be auto or 1 for {recipe.loss}"),
         (
             "give_back",
             recipe.give_back is None or (recipe.is_tuned and 0 <= recipe.give_back < recipe.share),
-            "be null without `strength: auto`, and with it at least 0 and less than last_share",
+            "be null without `strength: auto` or adafocal, and with them at least 0 and less than last_share",
         ),
         ("alpha", recipe.alpha == "example" or uses_alpha, f"be example for {recipe.loss}, which has no alpha"),
         # Stochastic depth splits a compiled network into graphs whose batch norms torch cannot run twice per backward.
@@ -167,6 +186,7 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
             "be false for a ResNet with several stochastic passes; sharing computation between them is faster",
         ),
         *((name, 0 <= getattr(recipe, name) < math.inf, "be finite and at least 0") for name in _NON_NEGATIVE),
+        ("penalty", recipe.penalty is None or 0 <= recipe.penalty < math.inf, "be null, or finite and at least 0"),
         ("label_smoothing", 0 <= recipe.label_smoothing <= 1, "lie in [0, 1]"),
         ("last_share", 0 < recipe.share <= 1, "lie in (0, 1]"),
         ("epochs", recipe.epochs >= 1, "be at least 1"),

@@ -62,19 +62,21 @@ class Schedule:
         return max(self.first_loss_step + 1, self.steps - int((self.recipe.give_back or 0) * self.steps))
 
     def is_tuned_at(self, step: int) -> bool:
-        """Whether the strength is tuned after this many steps: several times per epoch, until images are given back."""
+        """Whether the loss is tuned after this many steps: several times per epoch, until images are given back."""
         if not (self.recipe.is_tuned and self.first_loss_step < step <= self.give_back_step):
             return False
         return (step - self.first_loss_step) % self._update_interval == 0 or step == self.give_back_step
 
     def tuning_part(self, step: int, held_out: Tensor) -> Tensor:
         """Return the held-out positions for an update: one half and the other in turn, and all for the last update."""
-        if len(held_out) < MIN_TO_HALVE or step == self.give_back_step:
+        if len(held_out) < MIN_TO_HALVE or step == self.give_back_step or self.recipe.loss == "adafocal":
             return held_out
         return held_out[(step - self.first_loss_step) // self._update_interval % 2 :: 2]
 
     @property
     def _update_interval(self) -> int:
+        if self.recipe.loss == "adafocal":  # its paper updates once per epoch, from all held-out images
+            return self.steps_per_epoch
         return max(MIN_STEPS_BETWEEN_UPDATES, self.steps_per_epoch // UPDATES_PER_EPOCH)
 
     def learning_rate(self, step: int) -> float:

@@ -6,59 +6,43 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor, nn
 
 from singleshot.common.checks import values_can_be_read
-from singleshot.losses import ci_loss, cross_entropy_loss, entropy_ci_loss, focal_loss, label_smoothing_loss
+from singleshot.losses import create_loss, gather_batch
+from singleshot.losses.registry import LOSSES
 from singleshot.losses.vwci import vwci_loss_and_alpha
 from singleshot.sampling import sample
 from singleshot.training.distributed import Processes, lost_process_errors
-from singleshot.training.recipe import Recipe
+from singleshot.training.recipe import STRENGTHS, Recipe
 from singleshot.uncertainty import DisagreementMeasure, normalized_variance, resolve_measure
 
 CROSS_ENTROPY = Recipe(loss="cross_entropy")  # loss and passes of the steps before the last share
 
-_LOSSES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
-    "cross_entropy": lambda z, y, _: cross_entropy_loss(z, y),
-    "label_smoothing": lambda z, y, strength: label_smoothing_loss(z, y, label_smoothing=strength),
-    "ci": lambda z, y, strength: ci_loss(z, y, beta=strength),
-    "entropy_ci": lambda z, y, strength: entropy_ci_loss(z, y, gamma=strength),
-    "focal": lambda z, y, strength: focal_loss(z, y, gamma=strength),
-}
-
-
-def strength_of(recipe: Recipe) -> float:
-    """Return the number by which a recipe sets the strength of its loss, 1 if the loss has none."""
-    strengths = {
-        "label_smoothing": recipe.label_smoothing,
-        "ci": recipe.beta,
-        "entropy_ci": recipe.gamma,
-        "focal": recipe.focus,
-        "vwci": recipe.strength,
-    }
-    return float(strengths.get(recipe.loss, 1.0))
-
 
 def loss_and_alpha(
-    logits: Tensor, labels: Tensor, recipe: Recipe, strength: float | None = None
+    logits: Tensor, labels: Tensor, recipe: Recipe, strength: SupportsFloat | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """Return the loss of logits (T, B, C) and the detached disagreement (B,), which is None for a single pass.
 
     ``strength`` replaces that of the recipe.
     """
-    strength = strength_of(recipe) if strength is None else strength
+    given: Any = strength
+    if strength is None and recipe.loss in STRENGTHS:
+        given = getattr(recipe, STRENGTHS[recipe.loss])
     if recipe.loss == "vwci":
         return vwci_loss_and_alpha(
             logits,
             labels,
             measure=_ALPHAS[recipe.alpha](resolve_measure(recipe.measure)),
-            strength=strength,
+            strength=given,
             differentiate_alpha=recipe.differentiate_alpha,
         )
     alpha = normalized_variance(logits.detach(), measure=recipe.measure) if len(logits) > 1 else None
-    return _LOSSES[recipe.loss](logits, labels, strength), alpha
+    return create_loss(recipe.loss, given)(logits, labels), alpha
 
 
 def _permuted(measure: DisagreementMeasure) -> DisagreementMeasure:
@@ -157,7 +141,7 @@ class Stepper:
         learning_rate: float,
         *,
         cross_entropy: bool = False,
-        strength: float | None = None,
+        strength: SupportsFloat | None = None,
         stop: bool = False,
     ) -> StepResult:
         """Update the weights from this process's part of a batch, with the recipe's loss or cross-entropy.
@@ -173,6 +157,8 @@ class Stepper:
         with lost_process_errors() if self.processes.count > 1 else nullcontext():
             with self._autocast():
                 logits = self.network(images, recipe.passes)
+            if self.processes.count > 1 and LOSSES[recipe.loss].of_batch:
+                logits, labels = gather_batch(logits, labels)
             is_finite = torch.isfinite(logits.detach()).all()
             if values_can_be_read(is_finite) and not is_finite:
                 loss, alpha = logits.sum() * math.nan, None  # the losses would raise in this process only

@@ -1,0 +1,123 @@
+"""The layouts of scores and labels, brought to one row per example.
+
+Classes are dimension 1 of the scores, as in ``torch.nn.functional.cross_entropy``, or dimension 2 behind T stochastic
+passes: (B, C), (T, B, C), and with one label per position (B, C, H, W), (T, B, C, H, W), (B, C, L), (T, B, C, L). The
+number of dimensions of the labels tells these apart. A single class is the one logit, or probability, of a binary
+classifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from singleshot.common.checks import as_tensor, check_labels, check_scores, check_tensor
+
+
+def has_passes(scores: Tensor, labels: Tensor) -> bool:
+    """Return whether scores have a leading dimension of stochastic passes, given class indices or soft labels."""
+    return scores.ndim == labels.ndim + (1 if labels.is_floating_point() else 2)
+
+
+def by_example(scores: Tensor, labels: Tensor, *, name: str = "logits") -> tuple[Tensor, Tensor, tuple[int, ...]]:
+    """Return scores (T, N, C), labels (N,) or soft labels (N, C), and the shape of the N examples.
+
+    T is 1 for scores without passes. A single class becomes two.
+    """
+    check_tensor("labels", labels)
+    is_soft = labels.is_floating_point()
+    passes = int(has_passes(scores, labels))
+    if not (passes or scores.ndim == labels.ndim + (0 if is_soft else 1)) or scores.ndim < 2:
+        if is_soft and scores.ndim > 1:
+            raise TypeError(_soft_shape(scores, labels, scores.shape[-2:]))
+        raise ValueError(
+            f"{name} must have shape (B, C) or (T, B, C) for labels (B,), or (B, C, ...) or (T, B, C, ...) for labels "
+            f"(B, ...), got {tuple(scores.shape)} for labels {tuple(labels.shape)}"
+        )
+    one_pass = scores.shape[passes:]
+    examples = (one_pass[0], *one_pass[2:])
+    if is_soft and labels.shape != one_pass:
+        raise ValueError(_soft_shape(scores, labels, one_pass))
+    if not is_soft and labels.shape != examples:
+        raise ValueError(
+            f"labels must have shape {examples}, one per example, got {tuple(labels.shape)}"
+            + _class_last_hint(scores, labels, passes, name)
+        )
+    scores = scores if passes else scores.unsqueeze(0)
+    scores = scores.movedim(2, -1).reshape(len(scores), -1, one_pass[1])
+    labels = labels.movedim(1, -1).reshape(-1, one_pass[1]) if is_soft else labels.reshape(-1)
+    if one_pass[1] == 1:
+        scores = two_classes(scores, name)
+        labels = two_classes(labels, "probs") if is_soft else labels
+    return scores, labels, examples
+
+
+def two_classes(scores: Tensor, name: str) -> Tensor:
+    """Return the scores (..., 2) of a binary classifier from its one logit or probability (..., 1)."""
+    other = 1 - scores if name == "probs" else torch.zeros_like(scores)
+    return torch.cat([other, scores], dim=-1)
+
+
+def counted_examples(
+    scores: Any, labels: Any, *, name: str, ignore_index: int | None = None, classes: Sequence[Any] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return scores (N, C) and labels (N,) of the examples that are not ignored, from tensors, arrays or lists.
+
+    Scores (N,) are those of a binary classifier. With ``classes``, the labels are names of classes.
+    """
+    scores, labels = as_tensor(scores, name), class_indices(labels, classes)
+    if scores.ndim == labels.ndim == 1:
+        scores = scores.unsqueeze(1)
+    if labels.is_floating_point():
+        raise TypeError(f"labels must be integer class indices, got {labels.dtype}; metrics take no soft labels")
+    if has_passes(scores, labels):
+        raise ValueError(
+            f"{name} must have shape (N, C), or (N, C, ...) for labels (N, ...), got {tuple(scores.shape)} for labels "
+            f"{tuple(labels.shape)}; average stochastic passes first, with predictive_mean"
+        )
+    scores, labels, _ = by_example(scores, labels, name=name)
+    check_scores(scores[0], ("(N, C)",), name=name)
+    labels = check_labels(labels, *scores.shape[1:], ignore_index=ignore_index)
+    if ignore_index is None:
+        return scores[0], labels
+    counted = labels != ignore_index
+    return scores[0][counted.to(scores.device)], labels[counted]
+
+
+def class_indices(labels: Any, classes: Sequence[Any] | None) -> Tensor:
+    """Return labels as a tensor; names of classes as their positions in ``classes``."""
+    if classes is None:
+        first = labels[0] if isinstance(labels, list | tuple) and labels else None
+        if isinstance(first, str) or getattr(getattr(labels, "dtype", None), "kind", None) in {"U", "S", "O"}:
+            raise TypeError(
+                "labels are names of classes; pass classes= as well, the names in the order of the scores, such as "
+                "classifier.classes_ of scikit-learn"
+            )
+        return as_tensor(labels, "labels")
+    given, names = np.asarray(labels), np.asarray(classes)
+    order = np.argsort(names, kind="stable")
+    index = order[np.searchsorted(names, given, sorter=order).clip(max=len(names) - 1)]
+    unknown = names[index] != given
+    if unknown.any():
+        raise ValueError(f"labels must be in classes={names.tolist()}, got {given[unknown].flat[0]!r}")
+    return torch.from_numpy(index)
+
+
+def _soft_shape(scores: Tensor, labels: Tensor, wanted: Sequence[int]) -> str:
+    return (
+        f"labels must be integer class indices, got {labels.dtype} of shape {tuple(labels.shape)}; soft labels need "
+        f"the shape of one pass, {tuple(wanted)} of logits {tuple(scores.shape)}"
+    )
+
+
+def _class_last_hint(scores: Tensor, labels: Tensor, passes: int, name: str) -> str:
+    if scores.ndim < 3 + passes or scores.shape[passes:-1] != labels.shape:
+        return ""
+    return (
+        f"; the classes must be dimension {1 + passes}, as in torch.nn.functional.cross_entropy: pass "
+        f"{name}.movedim(-1, {1 + passes})"
+    )
