@@ -16,6 +16,7 @@ from singleshot.common.errors import StoppedError
 from singleshot.common.splits import split_training
 from singleshot.data import Dataset, Images
 from singleshot.metrics import CalibrationResult
+from singleshot.sampling.state import random_state
 from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training.checkpoint import Best, Checkpoint, EpochSums, TrainingState
 from singleshot.training.display import Callback, EpochEvaluation
@@ -151,15 +152,16 @@ class TrainingLoop:
         step = self.state.step
         learning_rate = self.schedule.learning_rate(step)
         images, labels = self.batches.at(step)
-        torch.manual_seed(derived_seed(self.run.recipe.seed, "noise", step, self.processes.rank))
-        result = self.stepper.advance(
-            images,
-            labels,
-            learning_rate,
-            cross_entropy=step < self.schedule.first_loss_step,
-            strength=None if self.strength is None else float(self.strength),
-            stop=self.interrupts.received is not None,
-        )
+        seed = derived_seed(self.run.recipe.seed, "noise", step, self.processes.rank)
+        with random_state(seed, None, self.processes.device):  # other threads may sample or train as well
+            result = self.stepper.advance(
+                images,
+                labels,
+                learning_rate,
+                cross_entropy=step < self.schedule.first_loss_step,
+                strength=None if self.strength is None else float(self.strength),
+                stop=self.interrupts.received is not None,
+            )
         self.state.step += 1
         self.state.sums.add(result)
         self.callback.on_step(self.state.step, result, learning_rate)
