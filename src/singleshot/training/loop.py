@@ -24,11 +24,10 @@ from singleshot.training.distributed import Processes, ProcessLostError, lost_pr
 from singleshot.training.inference import evaluate, shared_batches
 from singleshot.training.interrupts import Interrupts
 from singleshot.training.recipe_file import recipe_text
-from singleshot.training.run import Run
+from singleshot.training.run import LOG_INTERVAL, LogStart, Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed, unused_positions
 from singleshot.training.step import DivergedError, Stepper
 
-LOG_INTERVAL = 50  # steps
 MAX_TRACKED = 5000  # images of a part that is tracked
 
 
@@ -70,7 +69,8 @@ class TrainingLoop:
         last = processes.on_main(lambda: _load_weights(run, model))
         self.stepper = Stepper(model, recipe, processes)
         self.state = self._restore(last)
-        self.log = processes.on_main(lambda: run.open_log(self.state, tensorboard=tensorboard))
+        start = LogStart(self.schedule.first_step, self.schedule.first_step // self.schedule.steps_per_epoch)
+        self.log = processes.on_main(lambda: run.open_log(self.state, start=start, tensorboard=tensorboard))
         self.callback = callback if processes.is_main else Callback()
         self.checkpoint_seconds = checkpoint_seconds
         self.interrupts = Interrupts()
