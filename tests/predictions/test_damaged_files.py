@@ -49,7 +49,7 @@ def test_oversized_headers_allocate_no_memory(tmp_path: Path) -> None:
 def test_rows_of_millions_of_classes_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("logits.npy", npy_bytes(f"(1, {2**22 + 1})", held=2**24 + 4))
-        archive.writestr("labels.npy", npy_bytes("(1,)", "<i4"))
+        archive.writestr("labels.npy", npy_bytes("(1,)", "<i4", held=4))
     assert "has 4,194,305 classes; 1 to 4,194,304 are supported" in refusal(tmp_path / "a.npz")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import re
@@ -20,7 +21,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from singleshot.training.checkpoint import Checkpoints, TrainingState
+from singleshot.common.files import fingerprint
+from singleshot.training.checkpoint import MANIFEST, STATE, Checkpoints, TrainingState
 from singleshot.training.run import Run
 
 TINY = ["--dataset", "digits", "--model", "resnet18", "--width", "0.03125", "--image-size", "16", "--no-report"]
@@ -133,6 +135,20 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
         for path in checkpoint.glob("*.safetensors")
         for name, value in load_file(path).items()
     }
+
+
+def rewrite_state(checkpoint: Path, **changes: Any) -> None:
+    """Change the state of a checkpoint, with a matching checksum."""
+    state = json.loads((checkpoint / STATE).read_text())
+    (checkpoint / STATE).write_text(json.dumps(state | changes))
+    accept(checkpoint, STATE)
+
+
+def accept(checkpoint: Path, name: str) -> None:
+    """Put the present checksum of a file into the manifest."""
+    manifest = json.loads((checkpoint / MANIFEST).read_text())
+    manifest["files"][name] = fingerprint(checkpoint / name)
+    (checkpoint / MANIFEST).write_text(json.dumps(manifest))
 
 
 def save_on_a_full_disk(folder: Path) -> Started:

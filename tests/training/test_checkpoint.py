@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from running import finish, save_on_a_full_disk
+from running import accept, finish, rewrite_state, save_on_a_full_disk
 from torch import nn
 
-from singleshot.common.files import fingerprint
 from singleshot.training.checkpoint import (
+    MANIFEST,
     OPTIMIZER,
     STATE,
     WEIGHTS,
@@ -96,15 +96,15 @@ def test_a_parameter_that_was_never_updated_has_no_momentum(tmp_path: Path) -> N
     assert all("momentum_buffer" in fresh.state[other] for other in others)
 
 
-def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
+def test_the_last_two_and_the_best_are_kept(tmp_path: Path) -> None:
     for step in (1, 2):
         save(tmp_path, step)
-    assert names(tmp_path) == ["step-00000002"]
+    assert names(tmp_path) == ["step-00000001", "step-00000002"]
     for step in (5, 9, 13):
         save(tmp_path, step, best=5)
-    assert names(tmp_path) == ["step-00000005", "step-00000013"]
+    assert names(tmp_path) == ["step-00000005", "step-00000009", "step-00000013"]
     save(tmp_path, 13, best=5, epochs_closed=3)  # a second version of the same step replaces the first
-    assert names(tmp_path) == ["step-00000005", "step-00000013-1"]
+    assert names(tmp_path) == ["step-00000005", "step-00000013", "step-00000013-1"]
     assert Checkpoints(tmp_path).at(13).state.epochs_closed == 3
     assert Checkpoints(tmp_path).at(5).step == 5
     with pytest.raises(CheckpointError, match="no checkpoint of step 4; available: 5, 13"):
@@ -120,7 +120,7 @@ def test_an_incomplete_checkpoint_is_ignored_and_removed(tmp_path: Path) -> None
     last = last_of(tmp_path)
     assert last.step == 3
     save(tmp_path, 5)
-    assert names(tmp_path) == ["step-00000005"]
+    assert names(tmp_path) == ["step-00000003", "step-00000005"]
 
 
 def truncate(path: Path) -> None:
@@ -133,26 +133,90 @@ def flip(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    for name in (WEIGHTS, OPTIMIZER):
+def test_a_damaged_file_is_named_and_the_previous_checkpoint_offered(tmp_path: Path) -> None:
+    for name in (WEIGHTS, OPTIMIZER, STATE):
         for harm, message in ((truncate, "bytes"), (flip, "sha256"), (Path.unlink, "cannot be read")):
             shutil.rmtree(tmp_path)
+            save(tmp_path, 2)
             save(tmp_path, 3)
             file = tmp_path / "step-00000003" / name
             harm(file)
             with pytest.raises(CheckpointError, match=message) as caught:
                 load_all(last_of(tmp_path))
             assert str(file) in str(caught.value)
-            assert f"remove {file.parent} to resume from the previous checkpoint" in str(caught.value)
+            assert f"remove {file.parent} to resume from the previous checkpoint, step-00000002" in str(caught.value)
+            shutil.rmtree(file.parent)
+            load_all(last_of(tmp_path))
+            harm(tmp_path / "step-00000002" / name)
+            with pytest.raises(CheckpointError, match="there is no other checkpoint"):
+                load_all(last_of(tmp_path))
+
+
+def test_every_changed_bit_of_the_state_and_the_manifest_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, 3)
+    for name in (STATE, MANIFEST):
+        file = tmp_path / "step-00000003" / name
+        content = file.read_bytes()
+        for place in range(len(content)):
+            changed = bytearray(content)
+            changed[place] ^= 1 << place % 8
+            file.write_bytes(changed)
+            try:
+                load_all(last_of(tmp_path))
+            except CheckpointError as error:
+                assert "step-00000003" in str(error)  # noqa: PT017
+            else:  # only a space of the manifest that is a space no more
+                assert name == MANIFEST
+                assert content[place : place + 1].isspace()
+        file.write_bytes(content)
+
+
+def test_the_state_of_another_step_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, 3)
+    rewrite_state(tmp_path / "step-00000003", step=4)
+    with pytest.raises(CheckpointError, match="state of step 4"):
+        last_of(tmp_path)
+
+
+def test_a_checkpoint_without_its_manifest_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, 3)
+    (tmp_path / "step-00000003" / MANIFEST).unlink()
+    with pytest.raises(CheckpointError, match="unknown format"):
+        last_of(tmp_path)
+
+
+def as_of_version_1(folder: Path) -> None:
+    """Rewrite a checkpoint as version 0.1 wrote it: the checksums of the tensors in the state, and no manifest."""
+    manifest, state = (json.loads((folder / name).read_text()) for name in (MANIFEST, STATE))
+    files = {name: manifest["files"][name] for name in (WEIGHTS, OPTIMIZER)}
+    (folder / STATE).write_text(json.dumps({**state, "format": "singleshot.checkpoint/1", "files": files}))
+    (folder / MANIFEST).unlink()
+
+
+def test_checkpoints_of_version_1_are_read_and_verified(tmp_path: Path) -> None:
+    model, _ = save(tmp_path, 3)
+    folder = tmp_path / "step-00000003"
+    as_of_version_1(folder)
+    again = network()
+    last_of(tmp_path).load_weights(again)
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
+    load_all(last_of(tmp_path))
+    flip(folder / WEIGHTS)
+    with pytest.raises(CheckpointError, match="sha256"):
+        load_all(last_of(tmp_path))
+    (folder / STATE).write_text((folder / STATE).read_text().replace('"step": 3', '"step": 2'))
+    with pytest.raises(CheckpointError, match="state of step 2"):
+        last_of(tmp_path)
 
 
 def test_a_damaged_state_is_named(tmp_path: Path) -> None:
     save(tmp_path, 3)
     file = tmp_path / "step-00000003" / STATE
     content = json.loads(file.read_text())
-    missing = [json.dumps({key: value for key, value in content.items() if key != name}) for name in ("step", "files")]
-    for text in ["", "{", "[]", "{}", '{"format": "other"}', "[" * 100_000, '{"format": 3}', *missing]:
+    missing = json.dumps({key: value for key, value in content.items() if key != "step"})
+    for text in ["", "{", "[]", "{}", '{"format": "other"}', "[" * 100_000, '{"format": 3}', missing]:
         file.write_text(text)
+        accept(file.parent, STATE)
         with pytest.raises(CheckpointError, match="missing or damaged") as caught:
             Checkpoints(tmp_path).last()
         assert str(file) in str(caught.value)
@@ -165,9 +229,7 @@ def test_a_pickle_in_place_of_weights_is_refused(tmp_path: Path) -> None:
     last = last_of(tmp_path)
     with pytest.raises(CheckpointError, match="damaged"):
         last.load_weights(network())
-    state = json.loads((folder / STATE).read_text())
-    state["files"][WEIGHTS] = fingerprint(folder / WEIGHTS)
-    (folder / STATE).write_text(json.dumps(state))
+    accept(folder, WEIGHTS)
     last = last_of(tmp_path)
     with pytest.raises(CheckpointError, match="cannot be read as safetensors"):
         last.load_weights(network())

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from running import accept, rewrite_state
 
 from singleshot.data import load_dataset
 from singleshot.training.checkpoint import Best, TrainingState
@@ -16,6 +18,7 @@ from singleshot.training.run import (
     CHECKPOINTS,
     INFO,
     RECIPE,
+    LogStart,
     MetricsLog,
     Record,
     Run,
@@ -111,9 +114,8 @@ def test_without_validation_images_there_is_no_best(run: Run) -> None:
 def test_impossible_best_checkpoint_is_refused(run: Run) -> None:
     save(run, 3)
     state = next((run.folder / CHECKPOINTS).glob("*/state.json"))
-    content = json.loads(state.read_text())
     for best in ({"nll": 1.0}, {"step": "first", "nll": 1.0}, {"step": None, "nll": 1.0}, {"step": 77, "nll": 1.0}):
-        state.write_text(json.dumps({**content, "best": best}))
+        rewrite_state(state.parent, best=best)
         with pytest.raises(
             ValueError, match=r"state\.json is missing or damaged|no checkpoint of step 77; available: 3"
         ):
@@ -169,6 +171,7 @@ def test_a_run_of_version_0_1_opens_with_its_checkpoint(run: Run) -> None:
     content = json.loads(state.read_text())
     del content["processor_seconds"]  # added during version 0.1
     state.write_text(json.dumps({**content, "recipe": HASH_OF_0_1}))
+    accept(state.parent, "state.json")
     opened = Run.open(run.folder)
     assert (opened.recipe.measure, opened.recipe.label_smoothing) == ("hellinger", 0.2)
     loaded = opened.load_model().state_dict()
@@ -245,10 +248,55 @@ def test_a_line_cut_off_by_a_kill_is_dropped(path: Path) -> None:
         assert [json.loads(line) for line in path.read_text().splitlines()] == [step(1), step(2), step(3)]
 
 
+def epoch(number: int) -> Record:
+    return {"kind": "epoch", "step": 20 * number, "epoch": number}
+
+
+@pytest.mark.parametrize(
+    ("harm", "message", "gap"),
+    [
+        (lambda lines: [], "lacks epochs 1, 2, 3 and steps 50", {"epochs": [1, 2, 3], "steps": [50]}),
+        (None, "lacks epochs 1, 2, 3 and steps 50", {"epochs": [1, 2, 3], "steps": [50]}),
+        (
+            lambda lines: [lines[0], b"\x00" + lines[1], *lines[2:]],
+            "1 lines are damaged and it lacks epochs 2",
+            {"epochs": [2]},
+        ),
+        (lambda lines: lines[:2] + lines[3:], "lacks steps 50", {"steps": [50]}),
+        (lambda lines: [*lines, b"half\n"], "1 lines are damaged;", {}),
+    ],
+)
+def test_a_damaged_log_is_reported_and_the_gap_is_marked(
+    path: Path, harm: Callable[[list[bytes]], list[bytes]] | None, message: str, gap: dict[str, list[int]]
+) -> None:
+    records = [epoch(1), epoch(2), step(50), epoch(3)]
+    written(path, *records)
+    if harm is None:
+        path.unlink()
+    else:
+        path.write_bytes(b"".join(harm(path.read_bytes().splitlines(keepends=True))))
+    left = read_records(path)
+    state, start = TrainingState(60, epochs_closed=3), LogStart(0, 0)
+    with pytest.warns(UserWarning, match=message):
+        MetricsLog(path, state, start=start).close()
+    *kept, marked = read_records(path)
+    assert kept == left
+    assert marked == {"kind": "gap", "step": 60, "damaged_lines": int("damaged" in message), **gap}
+    MetricsLog(path, state, start=start).close()  # the gap is reported once
+    assert read_records(path) == [*kept, marked]
+
+
+def test_the_epochs_of_the_run_before_are_not_missed(path: Path) -> None:
+    written(path, epoch(3))
+    MetricsLog(path, TrainingState(60, epochs_closed=3), start=LogStart(50, 2)).close()
+    assert read_records(path) == [epoch(3)]
+
+
 def test_a_binary_log_is_replaced(path: Path) -> None:
-    path.write_bytes(bytes(range(128, 256)))
-    written(path, step(1))
-    assert read_records(path) == [step(1)]
+    path.write_bytes(bytes(range(128, 256)) + b"\n")
+    with pytest.warns(UserWarning, match="1 lines are damaged"):
+        written(path, step(1))
+    assert read_records(path)[1:] == [step(1)]
 
 
 def test_numbers_that_json_lacks_become_null(path: Path) -> None:

@@ -39,8 +39,17 @@ def shown(text: object, max_length: int = 120, *, keep_end: bool = False) -> str
     return f"…{plain[len(plain) - max_length + 1 :]}" if keep_end else f"{plain[: max_length - 1]}…"
 
 
+def quoted(value: object) -> str:
+    """Return the repr of a value for a message, truncated.
+
+    >>> quoted("cat"), quoted(1.5), len(quoted("x" * 5000))
+    ("'cat'", '1.5', 120)
+    """
+    return shown(repr(value))
+
+
 def listed(names: Sequence[str], limit: int = 10) -> str:
-    """Join the first few names and count the rest.
+    """Join the first few names, long ones truncated, and count the rest.
 
     >>> listed(["logits", "y"]), listed([]), listed("abc", limit=2)
     ('logits, y', 'nothing', 'a, b and 1 more')
@@ -48,14 +57,14 @@ def listed(names: Sequence[str], limit: int = 10) -> str:
     if not names:
         return "nothing"
     more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return ", ".join(printable(name) for name in names[:limit]) + more
+    return ", ".join(shown(name) for name in names[:limit]) + more
 
 
 def unknown_name(what: str, name: str, known: Sequence[str], also: str = "") -> ValueError:
     """Return an error that suggests the nearest known name and lists all of them."""
     nearest = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return ValueError(f"unknown {what} {name!r}; {hint}choose one of {', '.join(known)}{also}")
+    return ValueError(f"unknown {what} {quoted(name)}; {hint}choose one of {', '.join(known)}{also}")
 
 
 def jsonable(value: Any) -> Any:

@@ -24,6 +24,7 @@ from singleshot.predictions.validation import LABEL_MEANINGS
 MAX_COPIED = 2**33  # bytes of an array that is copied to a temporary file
 READ_BYTES = 2**19  # per read, because the stream of an archive makes a copy
 MAX_NAME_BYTES = 2**28
+MAX_DIRECTORY_BYTES = 2**17  # about 2,000 files; the directory is read again for every array
 NPY = ".npy"
 STREAMABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """The methods that numpy writes. zipfile decompresses others in pieces of any size, and ten times slower."""
@@ -34,16 +35,32 @@ def open_npz(path: Path, selection: Selection) -> Predictions:
 
     Optional arrays are ``class_names`` (C,), and ``pass_logits`` or ``pass_probs`` (T, N, C).
     """
-    with zipfile.ZipFile(path) as archive:
-        files = archive.namelist()
-    if len(set(files)) < len(files):
-        raise ValueError(f"{path} contains two arrays with the same name")
+    files = _checked_names(path)
     names = [name.removesuffix(NPY) for name in files if name.endswith(NPY)]
     found = open_arrays(path, names, lambda name: _stored_array(partial(_opened_member, path, name)), selection)
     class_names = _texts(path, "class_names") if "class_names" in names else None
     meaning = _texts(path, "labels_are") if "labels_are" in names else ()
     labels_are = next((known for known in LABEL_MEANINGS if meaning == (known,)), None)
     return replace(found, class_names=class_names, labels_are=labels_are)
+
+
+def _checked_names(path: Path) -> list[str]:
+    """Return the names of the files in an archive, after comparing its directory with the files themselves."""
+    with path.open("rb") as file:
+        end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    size = end[zipfile._ECD_SIZE] if end else 0  # type: ignore[attr-defined]
+    if size > MAX_DIRECTORY_BYTES:
+        raise ValueError(
+            f"{path} holds thousands of files: their list has {size:,} bytes, at most {MAX_DIRECTORY_BYTES:,} are "
+            "supported; save scores and labels to an archive of their own"
+        )
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            archive.open(info).close()  # raises if the names differ, so that no array is overlooked
+        files = archive.namelist()
+    if len(set(files)) < len(files):
+        raise ValueError(f"{path} contains two arrays with the same name")
+    return files
 
 
 def open_npy(path: Path, selection: Selection) -> Predictions:
@@ -129,7 +146,7 @@ class _Header:
 
 
 def _read_header(file: IO[bytes], size: int, name: str) -> _Header:
-    """Read the header of an .npy stream of ``size`` bytes, and check that the array is not larger."""
+    """Read the header of an .npy stream of ``size`` bytes, and check that the array fills it exactly."""
     if size == 0:
         raise ValueError(f"{name} is empty")
     try:
@@ -148,6 +165,11 @@ def _read_header(file: IO[bytes], size: int, name: str) -> _Header:
     expected = file.tell() + header.size
     if expected > size or any(length < 0 for length in shape):
         raise ValueError(f"{name} is truncated: shape {shape} needs {expected:,} bytes, but it has {size:,}")
+    if expected < size:
+        raise ValueError(
+            f"{name} has {size - expected:,} surplus bytes: shape {shape} needs {expected:,} bytes, but it has "
+            f"{size:,}; its header is damaged, or it holds more than one array"
+        )
     return header
 
 
@@ -159,7 +181,10 @@ def _read_blocks(file: IO[bytes], header: _Header, rows: int) -> Iterator[NDArra
     length = header.shape[0]
     for first in range(0, length, rows):
         count = min(rows, length - first)
-        yield _read(file, header, count).reshape(count, *header.shape[1:])
+        block = _read(file, header, count).reshape(count, *header.shape[1:])
+        if first + count == length and file.read(1):  # the end of an archive's file is where its checksum is compared
+            raise ValueError(f"{header.name} has surplus bytes after its values")
+        yield block
 
 
 def _read_copied_blocks(file: IO[bytes], header: _Header, rows: int) -> Iterator[NDArray[Any]]:

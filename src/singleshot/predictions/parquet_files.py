@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singleshot.common.text import printable
+from singleshot.predictions.arrays import BLOCK_BYTES, MAX_LABEL_LENGTH
 from singleshot.predictions.file import Block, Predictions
 from singleshot.predictions.selection import (
     ARRAY_KINDS,
@@ -23,12 +24,15 @@ from singleshot.predictions.selection import (
     find_labels,
 )
 
+MAX_ROW_BYTES = 2**26
+
 
 def open_parquet(path: Path, selection: Selection) -> Predictions:
     """Open columns logit_CLASS or prob_CLASS, and label; or a list column ``logits`` or ``probs``."""
     with _opened(path) as file:
         schema = file.schema_arrow
         check_unique(path, schema.names)
+        _check_row_sizes(path, file)
         label = find_labels(path, schema.names, selection, LABEL_COLUMNS)
         count = file.metadata.num_rows
         lists = _find_lists(path, schema, selection)
@@ -40,9 +44,12 @@ def open_parquet(path: Path, selection: Selection) -> Predictions:
             kind, indices, class_names = find_columns(path, schema.names, label, selection)
             columns = [schema.names[index] for index in indices]
             classes = len(columns)
+        is_text = not _is_integer(schema.field(label).type)
 
     def read_blocks(rows: int) -> Iterator[Block]:
         first = 0
+        if is_text:  # a dictionary of one long label takes little space in the file
+            rows = min(rows, BLOCK_BYTES // MAX_LABEL_LENGTH)
         with _opened(path) as file:
             for batch in file.iter_batches(batch_size=rows, columns=[*columns, label], use_threads=False):
                 if lists is not None:
@@ -52,6 +59,8 @@ def open_parquet(path: Path, selection: Selection) -> Predictions:
                 if len(scores):
                     yield Block(scores, _labels(path, label, batch.column(label), first))
                 first += len(scores)
+        if first != count:
+            raise ValueError(f"{path} is damaged: it holds {first:,} rows, but its footer says {count:,}")
 
     return Predictions(path, kind, classes, count, class_names, read_blocks)
 
@@ -63,7 +72,7 @@ def _opened(path: Path) -> Iterator[Any]:
     except ImportError:
         raise ValueError(f"{path}: reading .parquet needs pyarrow: pip install 'singleshot[parquet]'") from None
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
             yield file
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -83,13 +92,28 @@ def _find_lists(path: Path, schema: Any, selection: Selection) -> tuple[str, Kin
     return None
 
 
+def _check_row_sizes(path: Path, file: Any) -> None:
+    """Refuse rows that expand to many megabytes.
+
+    The sizes of single columns are not looked at: pyarrow ends the process if that part of the footer is damaged.
+    """
+    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+        if group.total_byte_size > MAX_ROW_BYTES * max(1, group.num_rows):
+            raise ValueError(
+                f"{path} has {group.total_byte_size:,} bytes in {group.num_rows:,} rows; at most {MAX_ROW_BYTES:,} bytes "
+                "per row are supported"
+            )
+
+
 def _list_length(path: Path, file: Any, name: str) -> int:
     """Return the number of scores in the first row; every other row must have as many."""
+    from pyarrow import compute
+
     batches = file.iter_batches(batch_size=1, columns=[name], use_threads=False)
-    first = next(batch.column(0)[0].as_py() for batch in batches if len(batch))
+    first: int | None = next(compute.list_value_length(batch.column(0))[0].as_py() for batch in batches if len(batch))
     if not first:
         raise ValueError(f"{path}: row 0 of column {name!r} is empty")
-    return len(first)
+    return first
 
 
 def _from_lists(path: Path, column: Any, classes: int, first: int) -> NDArray[Any]:
@@ -110,6 +134,8 @@ def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
     import pyarrow
     from pyarrow import types
 
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     if not (types.is_floating(column.type) or types.is_integer(column.type) or types.is_decimal(column.type)):
         raise ValueError(f"{path}: column {name!r} must hold numbers, got {printable(str(column.type))}")
     if not types.is_floating(column.type):
@@ -119,15 +145,26 @@ def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
 
 
 def _labels(path: Path, name: str, column: Any, first: int) -> NDArray[Any]:
-    from pyarrow import types
+    from pyarrow import compute, types
 
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     found = column.type
     if not (types.is_integer(found) or types.is_string(found) or types.is_large_string(found)):
         raise ValueError(f"{path}: column {name!r} must hold integers or class names, got {printable(str(found))}")
+    if (
+        not types.is_integer(found)
+        and (length := compute.max(compute.binary_length(column)).as_py() or 0) > MAX_LABEL_LENGTH
+    ):
+        raise ValueError(f"{path}: column {name!r} has a label of {length:,} bytes, more than {MAX_LABEL_LENGTH:,}")
     if column.null_count:
         row = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
         raise ValueError(f"{path}: column {name!r} has no label in row {first + row} (counted from 0)")
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
+
+
+def _is_integer(found: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(found.value_type if types.is_dictionary(found) else found))

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from singleshot.sampling.arguments import check_arguments, device_of
 from singleshot.sampling.noise import calling_module, check_noise, no_noise_message, noise_layers
 from singleshot.sampling.sampler import noise_in_mode, shared_passes
-from singleshot.sampling.state import frozen_buffers, random_state, sampled_by_this_thread
+from singleshot.sampling.state import frozen_buffers, random_state, used_by_this_thread
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def explain(model: nn.Module, *args: Any, samples: int = 5, **kwargs: Any) -> Ex
         starts.append(repr(name) if name in layers else described)
 
     with ExitStack() as stack:
-        stack.enter_context(sampled_by_this_thread(model, modules))
+        stack.enter_context(used_by_this_thread(model, modules))
         stack.enter_context(random_state(0, None, device_of(model, (args, kwargs))))
         stack.enter_context(frozen_buffers(model))
         stack.enter_context(noise_in_mode(model, modules))

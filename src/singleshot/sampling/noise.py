@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from singleshot.sampling.state import GENERATOR_LOCK, OnlyInThisThread, replaced, used_by_this_thread
 from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 
 FUNCTIONAL_NOISE: tuple[Callable[..., Any], ...] = (
@@ -74,7 +75,8 @@ def stochastic(model: nn.Module) -> Iterator[None]:
     """Switch on the noise of a model and nothing else: batch norm in evaluation mode stays in evaluation mode.
 
     This includes functional dropout (``F.dropout(x, p, self.training)``) in the model's own code, and custom layers
-    with the attribute ``is_noise = True``. All modes are restored on exit. Use one model in one thread at a time.
+    with the attribute ``is_noise = True``. All modes are restored on exit. The model belongs to this thread meanwhile:
+    in another thread its noise layers raise RuntimeError.
 
     >>> model = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5)).eval()
     >>> with stochastic(model):
@@ -87,7 +89,7 @@ def stochastic(model: nn.Module) -> Iterator[None]:
     check_noise(model, modules)
     if not any(is_noise(module) or has_functional_noise(module) for module in modules):
         raise ValueError(no_noise_message(model))
-    with noise_on(modules):
+    with used_by_this_thread(model, modules, again=True), noise_on(modules):
         yield
 
 
@@ -100,14 +102,19 @@ def noise_on(modules: Sequence[nn.Module]) -> Iterator[None]:
     before = [(module, module.training) for module in modules if is_noise(module)]
     # A function mode costs a few microseconds in every torch call, so there is one only if it has something to do.
     needs_mode = any(has_functional_noise(module) for module in modules)
-    try:
-        for layer, _ in before:
-            layer.training = True
-        with _FunctionalNoise(modules) if needs_mode else nullcontext():
-            yield
-    finally:
+    with ExitStack() as stack:
+        # Guarded before they are switched on, and until they are off again: the model, and its noise layers for a pass
+        # that has begun already or that belongs to another model. The layers of a compiled model are part of its code.
+        is_compiled = any(map(runs_compiled_code, modules))
+        layers = [] if is_compiled else [layer for layer, _ in before]
+        for guarded in dict.fromkeys([modules[0], *layers]):
+            stack.enter_context(replaced(guarded, "forward", OnlyInThisThread(guarded)))
         for layer, training in before:
-            layer.training = training
+            stack.callback(setattr, layer, "training", training)
+            layer.training = True
+        if needs_mode:
+            stack.enter_context(_FunctionalNoise(modules))
+        yield
 
 
 def check_noise(model: nn.Module, modules: Sequence[nn.Module]) -> None:
@@ -139,6 +146,11 @@ def is_torchs_own(module: nn.Module) -> bool:
 
 def _is_torchs_own(kind: type) -> bool:
     return kind.__module__.startswith("torch.nn.modules.")
+
+
+def runs_compiled_code(module: nn.Module) -> bool:
+    """Whether calling this module runs code made by torch.compile."""
+    return module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
 
 
 def has_functional_noise(module: nn.Module) -> bool:
@@ -198,7 +210,8 @@ class _FunctionalNoise(TorchFunctionMode):
         if func in FUNCTIONAL_NOISE and self._is_called_by_model():
             # dropout(input, p, training, inplace), by position or by name
             named = dict(zip(("p", "training", "inplace"), args[1:], strict=False))
-            return func(args[0] if args else kwargs.pop("input"), **{**kwargs, **named, "training": True})
+            with GENERATOR_LOCK.hold(alone=False):
+                return func(args[0] if args else kwargs.pop("input"), **{**kwargs, **named, "training": True})
         return func(*args, **kwargs)
 
     def _is_called_by_model(self) -> bool:

@@ -13,15 +13,15 @@ from torch.utils._pytree import tree_leaves
 
 from singleshot.sampling.arguments import Extract, check_arguments, device_of
 from singleshot.sampling.low_memory import replayed_passes
-from singleshot.sampling.noise import check_noise, no_noise_message, noise_on
-from singleshot.sampling.shared_modules import NORMS, is_compiled, shared_modules
+from singleshot.sampling.noise import check_noise, no_noise_message, noise_on, runs_compiled_code
+from singleshot.sampling.shared_modules import NORMS, shared_modules
 from singleshot.sampling.sharing import SharedCalls, StaleTensorError
 from singleshot.sampling.state import (
     generator_state,
     is_lazy,
     random_state,
     restore_random_state,
-    sampled_by_this_thread,
+    used_by_this_thread,
     save_random_state,
 )
 
@@ -70,7 +70,7 @@ def sample(
     device = device_of(model, (args, kwargs))
     modules = list(model.modules())
     check_noise(model, modules)
-    with sampled_by_this_thread(model, modules), random_state(seed, generator, device), noise_in_mode(model, modules):
+    with used_by_this_thread(model, modules), random_state(seed, generator, device), noise_in_mode(model, modules):
         passes = replayed_passes if memory == "low" else shared_passes
         found: list[Tensor] = []
         with require_differing_passes(model, device, found):
@@ -186,11 +186,11 @@ def shared_passes(
     copies: dict[Tensor, tuple[int | None, Tensor]] = {}
     sharing = SharedCalls(known, device, on_noise=on_noise)
     with ExitStack() as modules:
-        if not is_compiled(model):  # which is one call
+        if not runs_compiled_code(model):  # which is one call
             modules.enter_context(shared_modules(model, sharing))
         for number in range(samples):
             has_grad = gradient_passes is None or number < gradient_passes
-            if is_compiled(model):
+            if runs_compiled_code(model):
                 found.append(run(None, has_grad))
                 continue
             if number:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode, _pop_mode_temporarily
 
-from singleshot.sampling.noise import is_noise, is_torchs_own
+from singleshot.sampling.noise import is_noise, is_torchs_own, runs_compiled_code
 from singleshot.sampling.sharing import Description, SharedCalls
 from singleshot.sampling.state import is_lazy, replaced
 from singleshot.sampling.stochastic_depth import StochasticDepthBlock
@@ -127,8 +127,8 @@ def _divide(model: nn.Module) -> tuple[list[nn.Module], dict[nn.Module, list[nn.
         if module in visited:
             return visited[module]
         visited[module] = False  # for a module that contains itself
-        if is_compiled(module) or isinstance(module, torch.jit.ScriptModule):
-            found.extend([module] if is_compiled(module) else [])
+        if runs_compiled_code(module) or isinstance(module, torch.jit.ScriptModule):
+            found.extend([module] if runs_compiled_code(module) else [])
             return False
         if isinstance(module, NORMS):
             found.append(module)
@@ -177,8 +177,3 @@ def _must_be_inspected(module: nn.Module) -> bool:
         or any(is_lazy(tensor) for tensor in module._parameters.values() if tensor is not None)
         or (torch.is_inference_mode_enabled() and getattr(module, "inplace", False))  # writes leave no version there
     )
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Whether calling this module runs code made by torch.compile."""
-    return module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"

@@ -1,51 +1,65 @@
-"""The state around a forward pass: buffers, random numbers, and which thread is sampling a model."""
+"""The state around a forward pass: buffers, random numbers, and which thread uses a model."""
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-_BUSY: set[int] = set()  # the ids of all modules that are being sampled
+_BUSY: dict[int, tuple[int, bool]] = {}  # module ids: the thread that uses it, and whether it may use it again
 _BUSY_LOCK = threading.Lock()
 
 
 @contextmanager
-def sampled_by_this_thread(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Refuse a model of which a module is being sampled already: its modes and its forward are in use."""
-    ids = set(map(id, modules))
+def used_by_this_thread(model: nn.Module, modules: Sequence[nn.Module], *, again: bool = False) -> Iterator[None]:
+    """Refuse a model of which a module is in use already: its modes and its forward are changed.
+
+    With ``again``, this thread may use the modules once more inside.
+    """
+    thread, ids = threading.get_ident(), set(map(id, modules))
     with _BUSY_LOCK:
-        if not _BUSY.isdisjoint(ids):
+        mine = {number for number in ids if _BUSY.get(number) == (thread, True)}
+        if not _BUSY.keys().isdisjoint(ids - mine):
             raise RuntimeError(
                 f"this {type(model).__name__} is already being sampled, by another thread or further up in this one; "
                 "use a copy of the model in each thread (copy.deepcopy)"
             )
-        _BUSY.update(ids)
+        before = {number: _BUSY[number] for number in mine}
+        _BUSY.update(dict.fromkeys(ids, (thread, again)))
     try:
-        # In evaluation mode its noise is on for every thread.
-        with nullcontext() if model.training else replaced(model, "forward", _OnlyInThisThread(model)):
-            yield
+        yield
     finally:
         with _BUSY_LOCK:
-            _BUSY.difference_update(ids)
+            for number in ids - mine:
+                del _BUSY[number]
+            _BUSY.update(before)
 
 
-class _OnlyInThisThread:
-    """The forward of a model, refused in other threads."""
+class OnlyInThisThread:
+    """The forward of a module whose noise is on: refused in other threads, where it should be off.
 
-    def __init__(self, model: nn.Module) -> None:
-        self.original, self.kind, self.thread = model.forward, type(model).__name__, threading.get_ident()
+    Its draws wait for a call to `sample` with a seed in another thread, which has the generator to itself.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.original, self.kind, self.thread = module.forward, type(module).__name__, threading.get_ident()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != self.thread:
             raise RuntimeError(
-                f"this {self.kind} is being sampled by another thread, with its noise on; use a copy (copy.deepcopy)"
+                f"this {self.kind} is being sampled by another thread, with its noise on; use a copy of the model in "
+                "each thread (copy.deepcopy)"
             )
-        return self.original(*args, **kwargs)
+        with GENERATOR_LOCK.hold(alone=False):
+            return self.original(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.original, memo)
 
 
 @contextmanager
@@ -124,14 +138,14 @@ class _GeneratorLock:
                 self._changed.notify_all()
 
 
-_GENERATOR_LOCK = _GeneratorLock()
+GENERATOR_LOCK = _GeneratorLock()
 
 
 @contextmanager
 def random_state(seed: int | None, generator: torch.Generator | None, device: torch.device) -> Iterator[None]:
     """Draw from a seed or a generator and restore torch's random state; without either, restore it after an error."""
     own = seed is not None or generator is not None
-    with _GENERATOR_LOCK.hold(alone=own):
+    with GENERATOR_LOCK.hold(alone=own):
         before = save_random_state(device)
         finished = False
         try:

@@ -1,8 +1,8 @@
 """Checkpoints: written atomically, verified by checksums, and unable to run code.
 
-A checkpoint is a folder ``checkpoints/step-00000120`` with the weights and the optimizer's tensors as safetensors, and
-the training state as JSON with the sizes and checksums of both. The folder is written under a temporary name and then
-renamed: a kill or a full disk leaves the previous checkpoint intact.
+A checkpoint is a folder ``checkpoints/step-00000120`` with the weights and the optimizer's tensors as safetensors, the
+training state as JSON, and a manifest with the sizes and checksums of all three. The folder is written under a
+temporary name and then renamed: a kill or a full disk leaves the previous checkpoint intact.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from singleshot.common.files import fingerprint, write_text
 if TYPE_CHECKING:
     from singleshot.training.step import StepResult
 
-FORMAT = "singleshot.checkpoint/1"
-WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+FORMAT = "singleshot.checkpoint/2"
+FORMAT_WITHOUT_MANIFEST = "singleshot.checkpoint/1"  # the state has the checksums of the tensors, and none of its own
+WEIGHTS, OPTIMIZER, STATE, MANIFEST = "weights.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 _NAME = re.compile(r"step-(\d+)(?:-(\d+))?")
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -107,12 +108,23 @@ class Checkpoint:
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
         """Open the checkpoint in a folder; its tensors are verified when they are loaded."""
+        file = folder / MANIFEST
         try:
-            content = read_json(folder / STATE, FORMAT)
+            manifest = read_json(file, FORMAT) if file.exists() else None
+            files = None if manifest is None else msgspec.convert(manifest.get("files"), Files)
+            file = folder / STATE
+            if files is not None:
+                _verify(folder, STATE, files)
+            content = read_json(file, FORMAT_WITHOUT_MANIFEST if files is None else FORMAT)
             state = TrainingState.from_dict(content)
-            files = msgspec.convert(content.get("files"), Files)
+            files = msgspec.convert(content.get("files"), Files) if files is None else files
+            name = _NAME.fullmatch(folder.name)
+            if name is None or int(name[1]) != state.step:
+                raise ValueError(f"it is the state of step {state.step}")
+        except CheckpointError:
+            raise
         except ValueError as error:
-            raise CheckpointError(f"{folder / STATE} is missing or damaged ({error})") from None
+            raise CheckpointError(f"{file} is missing or damaged ({error}); {_advice(folder)}") from None
         return cls(folder, state, str(content.get("recipe")), files)
 
     @property
@@ -139,22 +151,35 @@ class Checkpoint:
             optimizer.state[parameters[owner]][kind] = torch.empty_like(parameters[owner]).copy_(tensor)
 
     def _tensors(self, name: str) -> dict[str, Tensor]:
-        path, expected = self.folder / name, self.files.get(name, {})
-        advice = f"remove {self.folder} to resume from the previous checkpoint, if there is one"
+        _verify(self.folder, name, self.files)
         try:
-            found = fingerprint(path)
-            if found != expected:
-                differing = [f"{key} {found[key]} instead of {expected.get(key)}" for key in found]
-                raise CheckpointError(f"{path} is damaged: it has {' and '.join(differing)}; {advice}")
-            return load_file(path)
-        except OSError as error:
-            raise CheckpointError(f"{path} cannot be read ({error.strerror}); {advice}") from None
+            return load_file(self.folder / name)
         except SafetensorError as error:
-            raise CheckpointError(f"{path} cannot be read as safetensors ({error})") from None
+            raise CheckpointError(f"{self.folder / name} cannot be read as safetensors ({error})") from None
+
+
+def _verify(folder: Path, name: str, files: Files) -> None:
+    """Compare a file of a checkpoint with its size and checksum."""
+    path, expected = folder / name, files.get(name, {})
+    try:
+        found = fingerprint(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}); {_advice(folder)}") from None
+    if found != expected:
+        differing = [f"{key} {found[key]} instead of {expected.get(key)}" for key in found]
+        raise CheckpointError(f"{path} is damaged: it has {' and '.join(differing)}; {_advice(folder)}")
+
+
+def _advice(folder: Path) -> str:
+    """Say which checkpoint is left if this one is removed."""
+    others = [place for _, _, place in Checkpoints(folder.parent)._places() if place != folder]
+    if not others:
+        return "there is no other checkpoint: start from scratch with another --output"
+    return f"remove {folder} to resume from the previous checkpoint, {others[-1].name}"
 
 
 class Checkpoints:
-    """The checkpoints of a run: the last and the best are kept."""
+    """The checkpoints of a run: the last two and the best are kept."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -179,7 +204,7 @@ class Checkpoints:
     def save(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainingState, *, recipe_hash: str
     ) -> None:
-        """Write a checkpoint, then remove all others but the best."""
+        """Write a checkpoint, then remove all others but the one before and the best."""
         version = max((number + 1 for found, number, _ in self._places() if found == state.step), default=0)
         place = self.folder / (f"step-{state.step:08d}" + (f"-{version}" if version else ""))
         temporary = self.folder / f".{place.name}.writing"
@@ -188,9 +213,10 @@ class Checkpoints:
             temporary.mkdir(parents=True)
             save_file(_on_cpu(model.state_dict()), temporary / WEIGHTS)
             save_file(_on_cpu(_optimizer_tensors(model, optimizer)), temporary / OPTIMIZER)
-            files = {name: fingerprint(temporary / name) for name in (WEIGHTS, OPTIMIZER)}
-            content = {"format": FORMAT, "recipe": recipe_hash, **asdict(state), "files": files}
+            content = {"format": FORMAT, "recipe": recipe_hash, **asdict(state)}
             write_text(temporary / STATE, json.dumps(content, indent=2, allow_nan=False))
+            files = {name: fingerprint(temporary / name) for name in (WEIGHTS, OPTIMIZER, STATE)}
+            write_text(temporary / MANIFEST, json.dumps({"format": FORMAT, "files": files}, indent=2))
             for path in (temporary / WEIGHTS, temporary / OPTIMIZER, temporary):
                 _sync(path)
             temporary.rename(place)
@@ -203,8 +229,9 @@ class Checkpoints:
             ) from None
         _sync(self.folder)
         best = None if state.best is None else self._newest().get(state.best.step)
+        previous = [found for _, _, found in self._places() if found != place][-1:]
         for other in [*self.folder.glob(".step-*.writing"), *(found for _, _, found in self._places())]:
-            if other not in (place, best):
+            if other not in (place, best, *previous):
                 shutil.rmtree(other, ignore_errors=True)
 
     def _places(self) -> list[tuple[int, int, Path]]:

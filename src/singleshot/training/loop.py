@@ -17,6 +17,7 @@ from singleshot.common.splits import split_training
 from singleshot.data import Dataset, Images
 from singleshot.losses import AdaptiveGamma
 from singleshot.metrics import CalibrationResult
+from singleshot.sampling.state import random_state
 from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training.checkpoint import Best, Checkpoint, EpochSums, TrainingState
 from singleshot.training.display import Callback, EpochEvaluation
@@ -24,11 +25,10 @@ from singleshot.training.distributed import Processes, ProcessLostError, lost_pr
 from singleshot.training.inference import evaluate, shared_batches
 from singleshot.training.interrupts import Interrupts
 from singleshot.training.recipe_file import recipe_text
-from singleshot.training.run import Run
+from singleshot.training.run import LOG_INTERVAL, LogStart, Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed, unused_positions
 from singleshot.training.step import DivergedError, Stepper
 
-LOG_INTERVAL = 50  # steps
 MAX_TRACKED = 5000  # images of a part that is tracked
 TUNING_RECORD = ("temperature", "score", "gammas")  # what the log records of an update from held-out images
 
@@ -73,7 +73,8 @@ class TrainingLoop:
         last = processes.on_main(lambda: _load_weights(run, model))
         self.stepper = Stepper(model, recipe, processes)
         self.state = self._restore(last)
-        self.log = processes.on_main(lambda: run.open_log(self.state, tensorboard=tensorboard))
+        start = LogStart(self.schedule.first_step, self.schedule.first_step // self.schedule.steps_per_epoch)
+        self.log = processes.on_main(lambda: run.open_log(self.state, start=start, tensorboard=tensorboard))
         self.callback = callback if processes.is_main else Callback()
         self.checkpoint_seconds = checkpoint_seconds
         self.interrupts = Interrupts()
@@ -155,15 +156,16 @@ class TrainingLoop:
         step = self.state.step
         learning_rate = self.schedule.learning_rate(step)
         images, labels = self.batches.at(step)
-        torch.manual_seed(derived_seed(self.run.recipe.seed, "noise", step, self.processes.rank))
-        result = self.stepper.advance(
-            images,
-            labels,
-            learning_rate,
-            cross_entropy=step < self.schedule.first_loss_step,
-            strength=self.strength,
-            stop=self.interrupts.received is not None,
-        )
+        seed = derived_seed(self.run.recipe.seed, "noise", step, self.processes.rank)
+        with random_state(seed, None, self.processes.device):  # other threads may sample or train as well
+            result = self.stepper.advance(
+                images,
+                labels,
+                learning_rate,
+                cross_entropy=step < self.schedule.first_loss_step,
+                strength=self.strength,
+                stop=self.interrupts.received is not None,
+            )
         self.state.step += 1
         self.state.sums.add(result)
         self.callback.on_step(self.state.step, result, learning_rate)

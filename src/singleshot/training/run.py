@@ -3,21 +3,23 @@
 runs/a/recipe.yaml       the resolved recipe
 runs/a/run.json          class names, normalization, versions and machine
 runs/a/metrics.jsonl     one line per logged step and per epoch
-runs/a/checkpoints/      the last and the best
+runs/a/checkpoints/      the last two and the best
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from singleshot.common.files import write_text
+from singleshot.common.text import listed
 from singleshot.training.checkpoint import Checkpoint, Checkpoints, TrainingState, read_json
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import read_recipe, recipe_text
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 FORMAT = "singleshot.run/1"
 RECIPE, INFO, METRICS_LOG, CHECKPOINTS = "recipe.yaml", "run.json", "metrics.jsonl", "checkpoints"
+
+LOG_INTERVAL = 50  # steps
 
 Record = dict[str, Any]
 
@@ -97,12 +101,12 @@ class Run:
         """Return the records of the metrics log."""
         return read_records(self.folder / METRICS_LOG)
 
-    def open_log(self, state: TrainingState, *, tensorboard: bool) -> MetricsLog:
+    def open_log(self, state: TrainingState, *, start: LogStart | None = None, tensorboard: bool) -> MetricsLog:
         """Open the log to continue from this state; a new run is created first."""
         if not self.exists(self.folder):
             self.create()
         logs = self.folder / "tensorboard" if tensorboard else None
-        return MetricsLog(self.folder / METRICS_LOG, state, tensorboard=logs)
+        return MetricsLog(self.folder / METRICS_LOG, state, start=start, tensorboard=logs)
 
     def recipe_hash(self) -> str:
         """Return the checksum of the recipe file. It stays the same if a later version renames or reorders fields."""
@@ -168,24 +172,39 @@ def recipe_differences(stored: Recipe, given: Recipe) -> list[str]:
     ]
 
 
+class LogStart(NamedTuple):
+    """Where a run began: steps and epochs that another run had done."""
+
+    step: int
+    epoch: int
+
+
 class MetricsLog:
     """A file of JSON records, one per line, each with the ``step`` after which it was written.
 
     A killed run may have logged past its last checkpoint, and logs those records again when it is resumed. So records
-    of later steps, epochs and updates of the strength than those of the state are removed first.
+    of later steps, epochs and updates of the strength than those of the state are removed first. Records that are
+    damaged, or missing since the ``start``, cause a warning, and a record of the kind ``gap`` names them.
     """
 
-    def __init__(self, path: Path, state: TrainingState, *, tensorboard: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, state: TrainingState, *, start: LogStart | None = None, tensorboard: Path | None = None
+    ) -> None:
         self._tensorboard = None
         if tensorboard is not None:
             self._tensorboard = require_tensorboard()(str(tensorboard), purge_step=state.step + 1)
         tuned_at = -1 if state.tuned_at is None else state.tuned_at
+        found, damaged = _read_log(path)
         kept = [
             record
-            for record in read_records(path)
+            for record in found
             if record["step"] <= (tuned_at if record.get("kind") == "strength" else state.step)
             and record.get("epoch", 0) <= state.epochs_closed
         ]
+        gap = _missing(kept, state, start or LogStart(state.step, state.epochs_closed))
+        if damaged or gap:
+            kept.append({"kind": "gap", "step": state.step, "damaged_lines": damaged, **gap})
+            warnings.warn(_gap_message(path, damaged, gap), stacklevel=2)
         write_text(path, "".join(map(_line, kept)))
         self._file = path.open("a", encoding="utf-8")
 
@@ -210,14 +229,46 @@ class _Position(msgspec.Struct):
 
 
 def read_records(path: Path) -> list[Record]:
-    """Read the complete records of a log, if there is one; a line cut off by a kill is left out."""
+    """Read the complete records of a log, if there is one."""
+    return _read_log(path)[0]
+
+
+def _read_log(path: Path) -> tuple[list[Record], int]:
+    """Return the records and the number of damaged lines; a last line cut off by a kill is not counted."""
     records: list[Record] = []
-    for line in path.read_bytes().splitlines() if path.exists() else []:
+    content = path.read_bytes() if path.exists() else b""
+    lines = content.splitlines(keepends=True)
+    for line in lines:
         with suppress(ValueError, RecursionError):
             record = msgspec.json.decode(line, type=Record)
             msgspec.convert(record, _Position)
             records.append(record)
-    return records
+    is_cut_off = bool(lines) and not lines[-1].endswith(b"\n")
+    return records, max(0, len(lines) - len(records) - is_cut_off)
+
+
+def _missing(records: list[Record], state: TrainingState, start: LogStart) -> dict[str, list[int]]:
+    """Return the epochs and logged steps since the start that have no record, and no earlier gap names."""
+    expected = {
+        "epoch": set(range(start.epoch + 1, state.epochs_closed + 1)),
+        "step": {step for step in range(LOG_INTERVAL, state.step + 1, LOG_INTERVAL) if step > start.step},
+    }
+    for record in records:
+        kind = record.get("kind")
+        if kind == "gap":
+            expected = {name: numbers.difference(record.get(f"{name}s") or ()) for name, numbers in expected.items()}
+        elif kind in expected:
+            expected[kind].discard(record.get(kind))
+    return {f"{name}s": sorted(numbers) for name, numbers in expected.items() if numbers}
+
+
+def _gap_message(path: Path, damaged: int, gap: dict[str, list[int]]) -> str:
+    missing = [f"{name} {listed(list(map(str, numbers)))}" for name, numbers in gap.items()]
+    lost = [
+        *([f"{damaged:,} lines are damaged"] if damaged else []),
+        *([f"it lacks {' and '.join(missing)}"] if gap else []),
+    ]
+    return f"{path}: {' and '.join(lost)}; the other records are kept, and a record of the kind gap marks the place"
 
 
 def _line(record: Record) -> str:

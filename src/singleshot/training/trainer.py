@@ -11,6 +11,7 @@ from singleshot.common.environment import describe_environment
 from singleshot.common.errors import StoppedError
 from singleshot.common.files import FolderNotUsableError, exclusive
 from singleshot.data import Dataset
+from singleshot.sampling.state import random_state
 from singleshot.training.display import Callback
 from singleshot.training.distributed import Processes, ProcessLostError, process_group
 from singleshot.training.loop import TrainingLoop
@@ -51,13 +52,11 @@ def train(
     processes = Processes.from_environment(recipe.device)
     if processes.count == 1:
         _check_folder(folder, recipe)  # before loading the images, which may take long
-    cuda = [processes.device] if processes.device.type == "cuda" else []
-    cudnn = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
-    with torch.random.fork_rng(devices=cuda), cudnn:
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
         dataset = load_images(recipe, data_root=data_root, skip_unreadable=skip_unreadable)
         run = Run(folder, recipe, RunInfo.of(dataset, describe_environment()))
-        torch.manual_seed(derived_seed(recipe.seed, "weights"))
-        model = run.new_model()  # an invalid recipe has raised by now, before anything is written
+        with random_state(derived_seed(recipe.seed, "weights"), None, processes.device):
+            model = run.new_model()  # an invalid recipe has raised by now, before anything is written
         try:
             with ExitStack() as stack:
                 stack.enter_context(process_group(processes))
