@@ -28,11 +28,11 @@ class ScoreSample:
 
     def add(self, batch: ScoredBatch) -> None:
         """Add a batch of logits, or of probabilities, which become their logarithms."""
-        rows = torch.arange(-self._seen % self._step, len(batch), self._step)
+        rows = slice(-self._seen % self._step, None, self._step)
         self._seen += len(batch)
-        scores = batch.scores[rows.to(batch.scores.device)].cpu()
+        scores = batch.scores[rows].cpu().clone()  # a view would keep the whole batch in memory
         self._logits.append(scores if batch.kind == "logits" else _logarithms(scores))
-        self._labels.append(batch.labels[rows])
+        self._labels.append(batch.labels[rows].clone())
         while sum(map(Tensor.numel, self._logits)) > self.max_scores and sum(map(len, self._labels)) > 1:
             self._step *= 2
             logits, labels = self.examples()
