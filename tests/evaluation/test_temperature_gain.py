@@ -94,3 +94,10 @@ def test_without_a_temperature_there_is_no_gain() -> None:
     masked, labels = overconfident(0, 100)
     masked[3, int(labels[3] + 1) % 4] = -torch.inf
     assert cross_fitted_gain(masked, labels) is None
+
+
+def test_one_score_per_example_is_no_sample() -> None:
+    sample = ScoreSample()
+    sample.add(ScoredBatch.of(probs=[[1.0]] * 100, labels=[0] * 100))
+    assert sample.is_empty
+    assert cross_fitted_gain(*sample.examples()) is None

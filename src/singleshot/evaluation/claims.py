@@ -97,7 +97,8 @@ def high_scores(examples: Examples) -> tuple[float, Examples] | None:
     for score in HIGH_SCORES:
         selected = examples.confidence >= torch.tensor(score, dtype=examples.confidence.dtype)
         if int(selected.sum()) >= max(MIN_HIGH, len(examples) // 100):
-            return score, Examples(**{name: getattr(examples, name)[selected] for name in FIELDS})
+            values = {name: getattr(examples, name) for name in FIELDS}
+            return score, Examples(**{name: value[selected] for name, value in values.items() if value is not None})
     return None
 
 

@@ -18,7 +18,10 @@ MAX_SCORES = 2**22
 
 
 class ScoreSample:
-    """Every n-th example of a stream, with all its scores, where n doubles whenever there are too many scores."""
+    """Every n-th example of a stream, with all its scores, where n doubles whenever there are too many scores.
+
+    It stays empty if a batch has one score per example, because a temperature needs those of all classes.
+    """
 
     def __init__(self, max_scores: int = MAX_SCORES) -> None:
         self.max_scores = max_scores
@@ -28,6 +31,8 @@ class ScoreSample:
 
     def add(self, batch: ScoredBatch) -> None:
         """Add a batch of logits, or of probabilities, which become their logarithms."""
+        if batch.scores.shape[1] < 2:
+            return
         rows = slice(-self._seen % self._step, None, self._step)
         self._seen += len(batch)
         scores = batch.scores[rows].cpu().clone()  # a view would keep the whole batch in memory
@@ -40,7 +45,14 @@ class ScoreSample:
 
     def examples(self) -> tuple[Tensor, Tensor]:
         """Return the logits (n, C) and labels (n,) of the sample."""
+        if self.is_empty:
+            return torch.empty(0, 0), torch.empty(0, dtype=torch.int64)
         return torch.cat(self._logits), torch.cat(self._labels)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no examples."""
+        return not self._labels
 
 
 @dataclass(frozen=True)

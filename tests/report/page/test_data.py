@@ -199,3 +199,18 @@ def test_extreme_predictions_stay_finite(tmp_path: Path) -> None:
     assert "too few examples for a verdict, 1;" in by_name["one.npz"]["verdict"]
     assert by_name["all.npz"]["confusions"] == []
     assert by_name["all.npz"]["classes_by_gap"][0]["count"] == 50
+
+
+@pytest.mark.parametrize("bins", [7, 15, 997])
+def test_every_number_of_bins_can_be_the_first(place: Path, bins: int) -> None:
+    found = page_data([file_report(place / "test.npz", bins=bins, replicates=0)], title="bins")
+    assert found["default_bins"] == bins
+    assert bins in found["bin_choices"]
+    (model,) = found["models"]
+    assert all(len(model["fine"]["count"]) % choice == 0 for choice in found["bin_choices"])
+    probs, labels = probs_and_labels(place, "test.npz")
+    expected = oracle.calibration(probs, labels, bins)
+    assert model["metrics"]["ece"]["estimate"] == pytest.approx(expected["ece"], abs=1e-6)
+    counts = np.reshape(model["fine"]["count"], (bins, -1)).sum(1)
+    assert counts.tolist() == expected["bin_count"].tolist()
+    assert f"--bins {bins}" in model["command"]

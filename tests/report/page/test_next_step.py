@@ -68,3 +68,8 @@ def test_the_commands_of_a_run() -> None:
         "singleshot calibrate test.npz --fit-on held-out.npz --save-scaling vector.json --method vector"
     )
     assert len(without.commands) == 2
+
+
+def test_without_the_scores_of_all_classes_no_temperature_is_advised() -> None:
+    (command,) = next_step(Verdict("bad", "found"), None, FIX, method="isotonic")["commands"]
+    assert "--method isotonic" in command

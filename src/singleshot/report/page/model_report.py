@@ -93,7 +93,9 @@ def file_report(
         command=command_line("evaluate", path, **options, bins=bins, replicates=replicates),
         evaluation=evaluation,
         verdict=found,
-        next_step=next_step(found, gain, partial(fix_of_file, path, options)),
+        next_step=next_step(
+            found, gain, partial(fix_of_file, path, options), method="isotonic" if sample.is_empty else "temperature"
+        ),
         outcomes=outcomes,
         inspection=examples_to_inspect(outcomes, images),
         passes=_histogram(predictions.pass_batches(), predictions.passes) if predictions.passes else None,

@@ -70,11 +70,16 @@ def fix_of_run(folder: Path, options: Mapping[str, Any], method: str, *, holds_o
 
 
 def next_step(
-    found: Verdict, gain: TemperatureGain | None, fix: Callable[[str], Fix], *, of_training: bool = False
+    found: Verdict,
+    gain: TemperatureGain | None,
+    fix: Callable[[str], Fix],
+    *,
+    method: str = "temperature",
+    of_training: bool = False,
 ) -> dict[str, Any]:
     """What to do: trust, an action, the expected gain and commands; parts that do not apply are None.
 
-    ``fix`` returns the commands for a method of calibration.
+    ``fix`` returns the commands for a method of calibration, ``method`` is that to try first.
     """
     step: dict[str, Any] = {"trust": TRUST[found.level], "action": None, "commands": [], "needs": None, "gain": None}
     if of_training:
@@ -85,7 +90,7 @@ def next_step(
         return {**step, "action": f"Evaluate more examples: {needed} are needed."}
     if found.level in {"good", "near"}:
         return {**step, "action": "To act only on sure predictions, choose a threshold below."}
-    action, method = "Calibrate them on held-out predictions:", "temperature"
+    action = "Calibrate them on held-out predictions:"
     if gain is not None and gain.fixed >= MOST:
         action = "One temperature fixes most of this:"
     elif gain is not None and gain.fixed >= SOME:
