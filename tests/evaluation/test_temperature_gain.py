@@ -51,8 +51,7 @@ def test_a_temperature_fixes_logits_that_are_too_large() -> None:
     assert gain is not None
     assert gain.temperature == pytest.approx(3, rel=0.1)
     assert gain.fixed > 0.8
-    assert gain.badge[0] == "Miscalibrated"
-    assert gain.badge[1] in {"Calibrated", "Nearly calibrated"}
+    assert gain.badge in {"Calibrated", "Nearly calibrated"}
     before = oracle.calibration(oracle.softmax(logits.numpy()), labels.numpy(), 20)
     assert (gain.ece[0], gain.nll[0]) == pytest.approx((before["ece"], before["nll"]), abs=1e-9)
     # fitted on all examples and judged on them, the NLL is lower: cross-fitting is not optimistic

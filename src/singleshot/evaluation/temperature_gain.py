@@ -13,8 +13,8 @@ from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc.temperature import NoFiniteTemperature, best_temperature
 
-MAX_SCORES = 2**22
-"""Scores kept for the estimate, 16 MB of float32: 400,000 examples of 10 classes, 4,000 of 1,000."""
+MAX_EXAMPLES, MAX_SCORES = 50_000, 2**22
+"""Examples and scores kept for the estimate: it takes less than a second and 16 MB of float32 logits."""
 
 
 class ScoreSample:
@@ -38,7 +38,8 @@ class ScoreSample:
         scores = batch.scores[rows].cpu().clone()  # a view would keep the whole batch in memory
         self._logits.append(scores if batch.kind == "logits" else _logarithms(scores))
         self._labels.append(batch.labels[rows].clone())
-        while sum(map(Tensor.numel, self._logits)) > self.max_scores and sum(map(len, self._labels)) > 1:
+        limit = min(MAX_EXAMPLES, max(1, self.max_scores // batch.scores.shape[1]))
+        while sum(map(len, self._labels)) > limit:
             self._step *= 2
             logits, labels = self.examples()
             self._logits, self._labels = [logits[::2].clone()], [labels[::2].clone()]
@@ -57,14 +58,14 @@ class ScoreSample:
 
 @dataclass(frozen=True)
 class TemperatureGain:
-    """Metrics and badges before and after one temperature."""
+    """Metrics before and after one temperature."""
 
     temperature: float
     count: int  # examples that were judged
     how: str  # which examples the temperature was fitted on
     ece: tuple[float, float]
     nll: tuple[float, float]
-    badge: tuple[str, str]
+    badge: str  # of the verdict after it
     fixed: float  # share of the calibration error that is gone, negative if it has grown
 
     def to_dict(self) -> dict[str, object]:
@@ -123,7 +124,7 @@ def _gain(
         how=how,
         ece=(before.result.ece, after.result.ece),
         nll=(before.result.nll, after.result.nll),
-        badge=(verdict(before).badge, verdict(after).badge),
+        badge=verdict(after).badge,
         fixed=1 - errors[1] / errors[0] if errors[0] > 0 else 0.0,
     )
 

@@ -74,7 +74,7 @@ def test_the_page_says_what_to_do(browser: Browser, place: Path) -> None:
     assert "each half of these examples is rescaled by the temperature of the other half (3,000 examples)" in text
     assert gain["temperature"] == pytest.approx(3, rel=0.1)
     assert gain["ece"][1] < gain["ece"][0] / 4
-    assert "verdict miscalibrated → " in text
+    assert f"verdict “{gain['badge']}”" in text
     right = browser.find(card("right.npz", ".next")).text
     assert "Take a score as the probability of being right" in right
     assert browser.all(card("right.npz", ".next pre")) == []

@@ -16,7 +16,7 @@ FIX = partial(fix_of_file, Path("a b.npz"), {"kind": "logits", "labels": None})
 
 
 def gain(fixed: float) -> TemperatureGain:
-    return TemperatureGain(2.0, 100, "fitted", (0.1, 0.1 * (1 - fixed)), (1.0, 0.9), ("Miscalibrated", "x"), fixed)
+    return TemperatureGain(2.0, 100, "fitted", (0.1, 0.1 * (1 - fixed)), (1.0, 0.9), "Calibrated", fixed)
 
 
 @pytest.mark.parametrize("level", BADGES)

@@ -96,7 +96,7 @@ function nextStep({ trust, action, commands, needs, gain }) {
 function gainText({ temperature, count, how, ece, nll, badge }) {
   const change = (name, [before, after]) => `${name} ${metricText(before)} → ${metricText(after)}`;
   return `Expected of a temperature: ${change("ECE", ece)}, ${change("NLL", nll)}, `
-    + `verdict ${badge.join(" → ").toLowerCase()}. Estimated with ${fixed(temperature, 2)}: ${how} `
+    + `verdict “${badge}”. Estimated with ${fixed(temperature, 2)}: ${how} `
     + `(${amountText(count, "example")}).`;
 }
 
