@@ -12,10 +12,11 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from singleshot.common.loss_names import LossName
-from singleshot.evaluation.claims import Claim
+from singleshot.evaluation.claims import Claim, chance
 from singleshot.evaluation.evaluation import evaluate_batches
 from singleshot.evaluation.verdict import BADGES, SIGNIFICANT, Level, Verdict, claim_level, measure_advice, verdict
 from singleshot.metrics.examples import Examples
+from singleshot.metrics.significance import consistency_test
 from singleshot.training.recipe import MeasureName, Recipe
 
 LEVELS = list(BADGES)  # from the best to the worst
@@ -126,6 +127,18 @@ def test_badge_sentence_and_test_tell_one_story(data: st.DataObject) -> None:
     confidence = random.uniform(low, 1, count)
     power = data.draw(st.sampled_from([0.3, 0.8, 1.0, 1.3, 4.0]))
     check_story(verdict_on_two_classes(confidence, random.random(count) < confidence**power))
+
+
+def test_the_fast_test_agrees_with_the_exact_one() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(12):
+        confidence = 1 - random.uniform(0, 0.5, 1500) ** random.integers(1, 12, 1500)  # many are close to 1
+        right = random.random(1500) < confidence ** random.uniform(0.8, 1.4)
+        probs = np.stack([confidence, 1 - confidence], 1)
+        examples = Examples.of(probs=probs, labels=1 - right.astype(int))
+        for bins, statistic in ((1, "total"), (20, "ece"), (7, "ece")):
+            expected = consistency_test(examples, statistic=statistic, replicates=1000, bins=bins).p_value
+            assert chance(examples, bins) == pytest.approx(expected, abs=4 * (2 * 0.25 / 1000) ** 0.5)
 
 
 def test_errors_are_a_multiple_of_the_claimed_ones_where_scores_are_high() -> None:

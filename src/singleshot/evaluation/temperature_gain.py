@@ -13,12 +13,15 @@ from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc.temperature import NoFiniteTemperature, best_temperature
 
-MAX_SCORES = 2**22
-"""Scores kept for the estimate, 16 MB of float32: 400,000 examples of 10 classes, 4,000 of 1,000."""
+MAX_EXAMPLES, MAX_SCORES = 50_000, 2**22
+"""Examples and scores kept for the estimate: it takes less than a second and 16 MB of float32 logits."""
 
 
 class ScoreSample:
-    """Every n-th example of a stream, with all its scores, where n doubles whenever there are too many scores."""
+    """Every n-th example of a stream, with all its scores, where n doubles whenever there are too many scores.
+
+    It stays empty if a batch has one score per example, because a temperature needs those of all classes.
+    """
 
     def __init__(self, max_scores: int = MAX_SCORES) -> None:
         self.max_scores = max_scores
@@ -28,31 +31,41 @@ class ScoreSample:
 
     def add(self, batch: ScoredBatch) -> None:
         """Add a batch of logits, or of probabilities, which become their logarithms."""
-        rows = torch.arange(-self._seen % self._step, len(batch), self._step)
+        if batch.scores.shape[1] < 2:
+            return
+        rows = slice(-self._seen % self._step, None, self._step)
         self._seen += len(batch)
-        scores = batch.scores[rows.to(batch.scores.device)].cpu()
+        scores = batch.scores[rows].cpu().clone()  # a view would keep the whole batch in memory
         self._logits.append(scores if batch.kind == "logits" else _logarithms(scores))
-        self._labels.append(batch.labels[rows])
-        while sum(map(Tensor.numel, self._logits)) > self.max_scores and sum(map(len, self._labels)) > 1:
+        self._labels.append(batch.labels[rows].clone())
+        limit = min(MAX_EXAMPLES, max(1, self.max_scores // batch.scores.shape[1]))
+        while sum(map(len, self._labels)) > limit:
             self._step *= 2
             logits, labels = self.examples()
             self._logits, self._labels = [logits[::2].clone()], [labels[::2].clone()]
 
     def examples(self) -> tuple[Tensor, Tensor]:
         """Return the logits (n, C) and labels (n,) of the sample."""
+        if self.is_empty:
+            return torch.empty(0, 0), torch.empty(0, dtype=torch.int64)
         return torch.cat(self._logits), torch.cat(self._labels)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no examples."""
+        return not self._labels
 
 
 @dataclass(frozen=True)
 class TemperatureGain:
-    """Metrics and badges before and after one temperature."""
+    """Metrics before and after one temperature."""
 
     temperature: float
     count: int  # examples that were judged
     how: str  # which examples the temperature was fitted on
     ece: tuple[float, float]
     nll: tuple[float, float]
-    badge: tuple[str, str]
+    badge: str  # of the verdict after it
     fixed: float  # share of the calibration error that is gone, negative if it has grown
 
     def to_dict(self) -> dict[str, object]:
@@ -111,7 +124,7 @@ def _gain(
         how=how,
         ece=(before.result.ece, after.result.ece),
         nll=(before.result.nll, after.result.nll),
-        badge=(verdict(before).badge, verdict(after).badge),
+        badge=verdict(after).badge,
         fixed=1 - errors[1] / errors[0] if errors[0] > 0 else 0.0,
     )
 

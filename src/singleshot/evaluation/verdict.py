@@ -9,7 +9,7 @@ from itertools import chain
 from textwrap import wrap
 from typing import Any, Literal, NamedTuple
 
-from singleshot.evaluation.claims import MAX_DIGITS, Claim, chance_of_error, chance_of_gap, high_scores, mean_gap
+from singleshot.evaluation.claims import MAX_DIGITS, Claim, chance, high_scores, mean_gap
 from singleshot.evaluation.evaluation import MIN_RESAMPLED, Evaluation
 from singleshot.evaluation.formatting import amount, points, share_text, times
 from singleshot.metrics.examples import Examples
@@ -89,11 +89,11 @@ def verdict(evaluation: Evaluation) -> Verdict:
     high = None if found is None else Claim.of(found[1], found[0])
     error = round(evaluation.example_metrics["debiased_ece"], everything.digits + 2)
     chances = {
-        "mean": chance_of_gap(examples),
-        "spread": chance_of_error(examples, len(evaluation.result.bins.count)),
-        "high": 1.0 if found is None else chance_of_gap(found[1]),
+        "mean": chance(examples),
+        "spread": chance(examples, len(evaluation.result.bins.count)),
+        "high": 1.0 if found is None else chance(found[1]),
     }
-    beyond_chance = {name for name, chance in chances.items() if chance * TESTS <= SIGNIFICANT}
+    beyond_chance = {name for name, p_value in chances.items() if p_value * TESTS <= SIGNIFICANT}
     p_value = min(1.0, TESTS * min(chances.values()))
     details = [_claim_sentence(everything, "mean" in beyond_chance)]
     if high is not None and high.count < everything.count:

@@ -15,7 +15,7 @@ from singleshot.metrics.intervals import wilson_interval
 def test_every_section_is_drawn(opened: Browser) -> None:
     assert [one.get_attribute("id") for one in opened.all("main > section")] == list(SECTIONS)
     assert all(opened.find(f"#{section}").is_displayed() for section in SECTIONS)
-    assert len(opened.all("svg[role=img]")) == 3 + 3 + 1 + 2 + 1 + 3  # ECE was not recorded, so three training curves
+    assert len(opened.all("svg[role=img]")) == 3 + 3 + 1 + 1 + 1 + 3  # ECE was not recorded, so three training curves
     assert all(one.get_attribute("aria-label") for one in opened.all("svg[role=img]"))
 
 
@@ -50,13 +50,14 @@ def test_the_pickers_switch_the_model_and_its_examples(opened: Browser) -> None:
     assert opened.find("#threshold-tiles data").get_attribute("data-model") == "mild"
     assert opened.find("#inspection [data-picker]").get_attribute("value") == "1"
     assert opened.find("#training [data-picker]").get_attribute("value") == "0"  # the only model with a training
-    assert (len(opened.all("#inspection img")), len(opened.all("#inspection .row"))) == (0, 48)
+    # without images there is no gallery, but a table of the rows
+    assert (len(opened.all("#inspection img, #inspection li")), len(opened.all("#inspection tbody tr"))) == (0, 48)
     found = examples("mild")
     wrong = (~found.correct).nonzero().squeeze(1)
     surest = int(wrong[found.confidence[wrong].argmax()])
-    assert opened.column("#inspection .row")[0] == f"row {surest}"
+    assert opened.column("#inspection tbody th")[0] == str(surest)
     opened.choose("#inspection [data-picker]", "sharp")
-    assert (len(opened.all("#inspection img")), len(opened.all("#inspection .row"))) == (2, 0)
+    assert (len(opened.all("#inspection img")), len(opened.all("#inspection tbody tr"))) == (2, 0)
 
 
 def test_passes_have_at_most_twenty_bars(opened: Browser) -> None:
@@ -87,10 +88,36 @@ def test_the_training_has_a_table(opened: Browser) -> None:
 
 
 def test_the_legend_hides_and_shows_curves(opened: Browser) -> None:
-    assert len(opened.all("#curves .model-line")) == 6
+    assert len(opened.all("#curves .model-line")) == 3
     button = opened.find("#curves .legend button[data-model=mild]")
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
-    assert len(opened.all("#curves .model-line")) == 4
+    assert len(opened.all("#curves .model-line")) == 2
     button.send_keys(" ")
-    assert len(opened.all("#curves .model-line")) == 6
+    assert len(opened.all("#curves .model-line")) == 3
+
+
+def test_no_curve_shows_coverage_as_a_quality_of_its_own(opened: Browser) -> None:
+    """An overconfident model covers more examples at every threshold, which says nothing good about it."""
+    (chart,) = opened.all("#curves svg[role=img]")
+    assert chart.get_attribute("aria-label") == "Risk against coverage of the models shown."
+    assert "higher is better" not in opened.find("#curves").text
+    opened.unfold("#curves details")
+    heads = ["Model", "AURC", "Risk at 20 %", "Risk at 50 %", "Risk at 80 %", "Risk at 90 %", "Risk at 100 %"]
+    assert opened.column("#curves thead th") == heads
+    for name in MODELS:
+        right = examples(name).correct.double().mean()
+        row = f"#curves tr:has(th[title='{name}']) td:last-child"
+        shown = opened.column(row) or opened.column("#curves tbody td:last-child")
+        assert f"{100 * (1 - right):.1f} %" in shown
+
+
+def test_counts_are_logarithmic_at_first(opened: Browser) -> None:
+    assert opened.find("#log").is_selected()
+    heights = """return [...document.querySelectorAll("#histogram figure:first-child .column")]
+      .map((it) => it.querySelector(".bar").getBoundingClientRect().height)"""
+    before = opened.js(heights)
+    opened.find("#log").click()
+    after = opened.js(heights)
+    share = [min(filter(None, some)) / max(some) for some in (before, after)]
+    assert share[0] > 2 * share[1]  # few examples are visible beside many

@@ -30,6 +30,13 @@ def test_metrics_are_formatted_like_python(browser: Browser) -> None:
     assert shown[3:5] == ["1.235e+05", "1e+30"]
 
 
+def test_only_all_is_shown_as_100_percent(browser: Browser) -> None:
+    shares = [1, 0, 0.5, 0.9996, 0.9999999, 1 - 1e-9, 1 - 1e-16, 1e-12]
+    expected = ["100.0 %", "0.0 %", "50.0 %", "99.96 %", "99.99999 %", "> 99.99999 %", "> 99.99999 %", "< 0.00001 %"]
+    shown = computed(browser, ("text.js",), "arguments[0].map(percentText)", shares)
+    assert shown == expected
+
+
 def test_the_bars_of_passes_cover_the_range_in_use(browser: Browser) -> None:
     for last, wide, bars in ((1, 1, 1), (20, 1, 20), (21, 2, 11), (57, 3, 19), (200, 10, 20)):
         found = passes()

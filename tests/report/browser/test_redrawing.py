@@ -59,6 +59,7 @@ def test_another_model_keeps_the_classes_sorted(opened: Browser) -> None:
 
 
 def test_print_keeps_the_order_of_the_metrics_in_every_table(opened: Browser) -> None:
+    opened.find("#all-metrics").click()
     for column in (3, 9):
         head = f"#metrics th:nth-child({column})"
         opened.find(f"{head} button").click()

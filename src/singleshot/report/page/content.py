@@ -186,11 +186,12 @@ def clear_winner(ranked: Mapping[str, Resampled], metric: str) -> str | None:
     infinite loss is worse than any other.
     """
     sign = -1 if metric == "accuracy" else 1
-    finite = {name: one for name, one in ranked.items() if math.isfinite(one.plain[metric])}
-    if len(ranked) < 2 or not finite:
+    known = {name: one for name, one in ranked.items() if not math.isnan(one.plain[metric])}
+    finite = {name: one for name, one in known.items() if math.isfinite(one.plain[metric])}
+    if len(known) < 2 or not finite:
         return None
     best = min(finite, key=lambda name: sign * finite[name].centres[metric])
-    level = 1 - 0.05 / (len(ranked) - 1)
+    level = 1 - 0.05 / (len(known) - 1)
     differences = (
         compare_resampled(finite[best], other, metric, level=level) for name, other in finite.items() if name != best
     )
@@ -204,7 +205,7 @@ def _metric_column(name: str) -> dict[str, Any]:
 
 def _estimate(name: str, evaluation: Evaluation) -> dict[str, float | bool | None]:
     interval = evaluation.intervals.get(name)
-    estimate = evaluation.metrics()[name]
+    estimate = evaluation.metrics().get(name, math.nan)  # unknown if only the predicted class is known
     return {
         "estimate": estimate,
         "infinite": math.isinf(estimate),  # JSON has no infinity

@@ -93,7 +93,9 @@ def file_report(
         command=command_line("evaluate", path, **options, bins=bins, replicates=replicates),
         evaluation=evaluation,
         verdict=found,
-        next_step=next_step(found, gain, fix_of_file(path, options)),
+        next_step=next_step(
+            found, gain, partial(fix_of_file, path, options), method="isotonic" if sample.is_empty else "temperature"
+        ),
         outcomes=outcomes,
         inspection=examples_to_inspect(outcomes, images),
         passes=_histogram(predictions.pass_batches(), predictions.passes) if predictions.passes else None,
@@ -114,7 +116,7 @@ def run_report(
     gain = None
     if found.level in {"fair", "bad"} and loaded.split != "train":
         gain = _gain_of_run(loaded, sample, bins, options)
-    fix = fix_of_run(folder, options, holds_out=run.recipe.holds_out)
+    fix = partial(fix_of_run, folder, options, holds_out=run.recipe.holds_out)
     return ModelReport(
         name=str(folder) if name is None else name,
         about=_describe(evaluation, replicates),

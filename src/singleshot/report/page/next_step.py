@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,20 +19,23 @@ TRUST: dict[Level, str] = {
 }
 MOST, SOME = 0.5, 0.2
 """Shares of the calibration error that a temperature must fix to be called the fix of most or some of it."""
-DEFAULTS = {"split": "test", "weights": "last", "device": "auto", "bins": 20}
+DEFAULTS = {"split": "test", "weights": "last", "device": "auto", "bins": 20, "method": "temperature"}
 
 
 def command_line(command: str, *arguments: Path | str, **options: Any) -> str:
     """Return a singleshot command that can be pasted into a shell; options with their default value are omitted.
 
-    >>> command_line("evaluate", Path("-a b.npz"), labels_are="names", split="test", replicates=None)
-    "singleshot evaluate './-a b.npz' --labels-are names"
+    >>> command_line("evaluate", Path("-a b.npz"), labels_are="names", split="test", classwise=True, replicates=None)
+    "singleshot evaluate './-a b.npz' --labels-are names --classwise"
     """
     # A path that starts with "-" would be read as a flag.
     words = [f"./{one}" if isinstance(one, Path) and str(one).startswith("-") else str(one) for one in arguments]
     for name, value in options.items():
-        if value is not None and value != DEFAULTS.get(name):
-            words += [f"--{name.replace('_', '-')}", str(value)]
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value is not None and value is not False and value != DEFAULTS.get(name):
+            words += [flag, str(value)]
     return shlex.join(["singleshot", command, *words])
 
 
@@ -43,33 +46,44 @@ class Fix(NamedTuple):
     needs: str | None
 
 
-def fix_of_file(path: Path, options: Mapping[str, Any]) -> Fix:
+def fix_of_file(path: Path, options: Mapping[str, Any], method: str) -> Fix:
     """Calibrate a file of predictions."""
     labels = ["--fit-labels", "held-out-labels.npy"] if str(options.get("labels") or "").endswith(".npy") else []
     given = ("--fit-on", "held-out.npz", *labels, "-o", "calibrated.npz")
     needs = "Here held-out.npz has predictions for labelled examples that are not in this file."
-    return Fix([command_line("calibrate", path, *given, **options)], needs)
+    return Fix([command_line("calibrate", path, *given, method=method, **options)], needs)
 
 
-def fix_of_run(folder: Path, options: Mapping[str, Any], *, holds_out: bool) -> Fix:
-    """Calibrate a run: write its predictions, fit the temperature, export the network with it."""
+def fix_of_run(folder: Path, options: Mapping[str, Any], method: str, *, holds_out: bool) -> Fix:
+    """Calibrate a run: write its predictions, fit the method, export the network with a temperature."""
     others = {name: value for name, value in options.items() if name != "split"}
-    weights = {name: value for name, value in others.items() if name == "weights"}
     held_out = "validation.npz" if holds_out else "held-out.npz"
+    saved = ("--fit-on", held_out, "--save-scaling", f"{method}.json")
     commands = [
         command_line("evaluate", folder, predictions="test.npz", **others),
-        command_line("calibrate", "test.npz", "--fit-on", held_out, "--save-scaling", "temperature.json"),
-        command_line("export", folder, "--temperature", "temperature.json", "-o", "model.onnx", **weights),
+        command_line("calibrate", "test.npz", *saved, method=method),
     ]
+    if method == "temperature":
+        given = ("--temperature", "temperature.json", "-o", "model.onnx")
+        commands.append(command_line("export", folder, *given, weights=options.get("weights")))
     if holds_out:
-        return Fix(
-            [command_line("evaluate", folder, split="validation", predictions=held_out, **others), *commands], None
-        )
+        commands.insert(0, command_line("evaluate", folder, split="validation", predictions=held_out, **others))
+        return Fix(commands, None)
     return Fix(commands, "Here held-out.npz has predictions for labelled images that the network was not trained on.")
 
 
-def next_step(found: Verdict, gain: TemperatureGain | None, fix: Fix, *, of_training: bool = False) -> dict[str, Any]:
-    """What to do: trust, an action, the expected gain and commands; parts that do not apply are None."""
+def next_step(
+    found: Verdict,
+    gain: TemperatureGain | None,
+    fix: Callable[[str], Fix],
+    *,
+    method: str = "temperature",
+    of_training: bool = False,
+) -> dict[str, Any]:
+    """What to do: trust, an action, the expected gain and commands; parts that do not apply are None.
+
+    ``fix`` returns the commands for a method of calibration, ``method`` is that to try first.
+    """
     step: dict[str, Any] = {"trust": TRUST[found.level], "action": None, "commands": [], "needs": None, "gain": None}
     if of_training:
         trust = "Scores of images that the network was trained on say nothing about new images."
@@ -79,13 +93,13 @@ def next_step(found: Verdict, gain: TemperatureGain | None, fix: Fix, *, of_trai
         return {**step, "action": f"Evaluate more examples: {needed} are needed."}
     if found.level in {"good", "near"}:
         return {**step, "action": "To act only on sure predictions, choose a threshold below."}
-    step |= {"commands": fix.commands, "needs": fix.needs}
-    if gain is None:
-        return {**step, "action": "Calibrate them on held-out predictions:"}
-    if gain.fixed >= MOST:
+    action = "Calibrate them on held-out predictions:"
+    if gain is not None and gain.fixed >= MOST:
         action = "One temperature fixes most of this:"
-    elif gain.fixed >= SOME:
-        action = "One temperature fixes a part of this. Try --method vector or isotonic, too:"
-    else:
-        action = "One temperature does not fix this. Try --method vector or isotonic:"
-    return {**step, "action": action, "gain": gain.to_dict()}
+    elif gain is not None and gain.fixed >= SOME:
+        action = "One temperature fixes a part of this:"
+    elif gain is not None:
+        action, method = "One temperature does not fix this. Try a method with more parameters:", "vector"
+    commands, needs = fix(method)
+    shown_gain = None if gain is None else gain.to_dict()
+    return {**step, "action": action, "commands": commands, "needs": needs, "gain": shown_gain}

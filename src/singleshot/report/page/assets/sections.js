@@ -95,8 +95,9 @@ function nextStep({ trust, action, commands, needs, gain }) {
 
 function gainText({ temperature, count, how, ece, nll, badge }) {
   const change = (name, [before, after]) => `${name} ${metricText(before)} → ${metricText(after)}`;
-  return `Expected: ${change("ECE", ece)}, ${change("NLL", nll)}, verdict ${badge.join(" → ").toLowerCase()}. `
-    + `Temperature ${fixed(temperature, 2)}; ${how} (${amountText(count, "example")}).`;
+  return `Expected of a temperature: ${change("ECE", ece)}, ${change("NLL", nll)}, `
+    + `verdict “${badge}”. Estimated with ${fixed(temperature, 2)}: ${how} `
+    + `(${amountText(count, "example")}).`;
 }
 
 function metricsParts(report, state) {

@@ -42,7 +42,9 @@ function percentText(share) {
   if (share === null || share === undefined) return NOTHING;
   const percent = share * 100;
   let digits = 1;
-  while (digits < 5 && share > 0 && share < 1 && [0, 100].includes(Number(fixed(percent, digits)))) digits += 1;
+  const looksWhole = () => share > 0 && share < 1 && [0, 100].includes(Number(fixed(percent, digits)));
+  while (digits < 5 && looksWhole()) digits += 1;
+  if (looksWhole()) return share < 0.5 ? "< 0.00001 %" : "> 99.99999 %";
   return `${fixed(percent, digits)} %`;
 }
 
