@@ -60,7 +60,8 @@ def sample(
         **kwargs: inputs of the model by name.
 
     Returns:
-        (T, B, C), or (T, B, C, ...) for dense outputs.
+        (T, B, C); in general T outputs of the model in its own layout: (T, B, C, H, W) of a segmentation network,
+        (T, B, L, C) of a token classifier, whose classes ``movedim(-1, 2)`` puts where losses and metrics expect them.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
     >>> sample(model, torch.randn(2, 4), samples=5).shape
