@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, get_args
 
+from singleshot.common.text import quoted
+
 LossName = Literal["cross_entropy", "label_smoothing", "ci", "entropy_ci", "focal", "vwci"]
 MeasureName = Literal[
     "bhattacharyya",
@@ -121,7 +123,9 @@ class Recipe:
             if not is_valid:
                 flag = "--" + field.replace("_", "-")
                 value = getattr(recipe, field)
-                raise ValueError(f"{field} must {requirement}, got {value!r} ({flag}, or {field} in a recipe file)")
+                raise ValueError(
+                    f"{field} must {requirement}, got {quoted(value)} ({flag}, or {field} in a recipe file)"
+                )
         return recipe
 
 
