@@ -20,6 +20,7 @@ class Page:
     location: str | None = None
     cuts: list[int] = field(default_factory=list)  # the connection is closed after this many bytes, once each
     states_length: bool = True
+    pause: float | None = None  # seconds after every byte of the body
 
 
 @dataclass
@@ -76,6 +77,9 @@ class _Handler(BaseHTTPRequestHandler):
         if page.states_length:
             self.send_header("Content-Length", str(max(0, total - start)))
         self.end_headers()
+        for place in range(start, total if page.pause else start):
+            self.wfile.write(page.body[place : place + 1])
+            threading.Event().wait(page.pause)
         self.wfile.write(page.body[start : start + page.cuts.pop(0)] if page.cuts else page.body[start:])
 
     def log_message(self, format: str, *args: object) -> None:

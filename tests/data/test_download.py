@@ -186,3 +186,16 @@ def test_keyboard_interrupt_keeps_the_partial_file(site: Site, target: Path) -> 
         download_file(f"{site.url}/f", target, size=len(BODY), checksum=sha256(BODY), on_progress=interrupt)
     assert part_of(target).stat().st_size > 500_000
     assert get(site, target)[0][0] > 500_000
+
+
+def test_a_server_that_trickles_is_given_up(site: Site, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte arrives in time, but the file would take days."""
+    monkeypatch.setattr("singleshot.data.fetching.download.WINDOW", 0.1)
+    site.pages["/f"] = Page(BODY, pause=0.02)
+    with pytest.raises(
+        DownloadError, match=rf"the server sent \d+ bytes in 0\.1 seconds; gave up after {MAX_FAILURES}"
+    ):
+        get(site, target)
+    assert len(site.requests) == MAX_FAILURES
+    site.pages["/f"].pause = None
+    get(site, target)

@@ -151,3 +151,27 @@ def test_data_root_that_cannot_be_written(tmp_path: Path) -> None:
         ValueError, match=r"data root .*occupied cannot be written to.*--data-root or \$SINGLESHOT_DATA"
     ):
         fetch_dataset("cifar100", tmp_path / "occupied")
+
+
+@pytest.mark.parametrize("name", ["mnist", "tiny_imagenet"])
+@pytest.mark.parametrize("by_variable", [True, False])
+def test_a_mirror_replaces_the_publisher(
+    name: str, by_variable: bool, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = publish(monkeypatch, name, ["http://127.0.0.1:9/unreachable"])
+    site.pages = {f"/copies/{name}/{file}": Page(content) for file, content in served.items()}
+    if by_variable:
+        monkeypatch.setenv("SINGLESHOT_MIRROR", f"{site.url}/copies/")
+    assert fetch_dataset(name, tmp_path, mirror=None if by_variable else f"{site.url}/copies").is_complete
+    assert loads(name, tmp_path)
+    assert sorted(path for path, _ in site.requests) == sorted(site.pages)
+
+
+def test_a_mirror_with_other_content_is_refused(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = publish(monkeypatch, "mnist", ["http://127.0.0.1:9/unreachable"])
+    site.pages = {f"/mnist/{file}": Page(content[::-1]) for file, content in served.items()}
+    with pytest.raises(DownloadError, match="differs from the published one"):
+        fetch_dataset("mnist", tmp_path, mirror=site.url)
+    for wrong in ("file:///etc", "ftp://x", "/srv/copies"):
+        with pytest.raises(ValueError, match="must start with http:// or https://"):
+            fetch_dataset("mnist", tmp_path, mirror=wrong)

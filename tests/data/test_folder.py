@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -106,19 +107,49 @@ def test_folder_does_not_exist(tmp_path: Path) -> None:
 
 
 def test_links_are_followed_without_cycles(tmp_path: Path) -> None:
-    elsewhere = fill(tmp_path / "elsewhere", "1.png", "2.png")
     root = tmp_path / "images"
     for name in ("a", "b"):
+        elsewhere = fill(tmp_path / f"elsewhere-{name}", "1.png", "2.png")
         (root / name).mkdir(parents=True)
         (root / name / "linked").symlink_to(elsewhere)
         (root / name / "same").symlink_to(elsewhere)
         (root / name / "up").symlink_to(root / name)
-        (root / name / "self.png").symlink_to("self.png")
-        (root / name / "dangling.png").symlink_to("nothing.png")
-    os.mkfifo(root / "a" / "pipe.png")  # opening it would block
     assert [path.name for path in images_below(root / "a")] == ["1.png", "2.png"]
     dataset = load_dataset(str(root), image_size=4)
     assert (len(dataset.train), len(dataset.test)) == (2, 2)
+
+
+def test_links_to_nothing_are_reported_as_unreadable_images(tmp_path: Path) -> None:
+    fill(tmp_path, *(f"{name}/{number}.png" for name in "ab" for number in range(4)))
+    (tmp_path / "a" / "self.png").symlink_to("self.png")
+    (tmp_path / "a" / "dangling.png").symlink_to("nothing.png")
+    os.mkfifo(tmp_path / "a" / "pipe.png")  # opening it would block
+    with pytest.raises(ValueError, match=r"3 of 11 images in .*dangling\.png"):
+        load_dataset(str(tmp_path), image_size=4)
+    with pytest.warns(UnreadableImagesWarning, match="skipped 3 of 11 images"):
+        dataset = load_dataset(str(tmp_path), image_size=4, skip_unreadable=True)
+    assert len(dataset.train) + len(dataset.test) == 8
+
+
+@pytest.mark.parametrize("place", ["c", "a/more"])
+def test_a_link_to_a_folder_that_does_not_exist_is_refused(place: str, tmp_path: Path) -> None:
+    fill(tmp_path, *(f"{name}/{number}.png" for name in "ab" for number in range(2)))
+    (tmp_path / place).symlink_to(tmp_path / "gone")
+    with pytest.raises(ValueError, match=rf"{place} is a link to something that does not exist"):
+        folder_source(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("link", "target"), [("c", "a"), ("b/more", "a"), ("train/a/old", "test/a"), ("test/b", "train/a")]
+)
+def test_a_folder_that_two_classes_or_parts_link_to_is_refused(link: str, target: str, tmp_path: Path) -> None:
+    parts = ("train/", "test/") if "/a" in target else ("",)
+    fill(tmp_path, *(f"{part}{name}/{number}.png" for part in parts for name in "ab" for number in range(2)))
+    if link == "test/b":
+        shutil.rmtree(tmp_path / link)
+    (tmp_path / link).symlink_to(tmp_path / target)
+    with pytest.raises(ValueError, match="are the same folder, whose images would be counted twice"):
+        folder_source(tmp_path)
 
 
 def truncate(root: Path, *names: str) -> None:

@@ -191,3 +191,15 @@ def test_check_of_a_folder_and_of_digits(run: Run, tmp_path: Path) -> None:
     assert "\\x1b[2J.jpg" in out  # escaped, because a terminal would execute it
     assert "Repair or remove the files named above." in out
     assert run("check", "digits")[0] == 0
+
+
+def test_fetch_from_a_mirror_end_to_end(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve() as site:
+        served = publish(monkeypatch, "tiny_imagenet", ["http://127.0.0.1:9/unreachable"])
+        site.pages = {f"/tiny_imagenet/{file}": Page(content, cuts=[5000]) for file, content in served.items()}
+        code, output, errors = run("fetch", "tiny_imagenet", "--mirror", site.url)
+    assert code == 0, errors
+    assert f"downloading {site.url}/tiny_imagenet/" in errors
+    assert output == f"tiny_imagenet is in {tmp_path / 'data' / 'tiny-imagenet-200'}\n"
+    code, output, _ = run("check", "tiny_imagenet")
+    assert (code, "No faults found." in output) == (0, True)

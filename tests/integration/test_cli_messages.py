@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 import warnings
 from pathlib import Path
 
@@ -102,3 +105,60 @@ def test_predict_escapes_names_of_classes_and_images(
         ["c.png", r"dog\nfish", "0.700"],
     ]
     assert said.err == "1 left out; the first: d\\n\\x1b.png is no image\n"
+
+
+def test_a_value_out_of_range_in_a_recipe_file_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text("learning_rate: -1\nepochs: 5\n")
+    cases = [
+        ([], f"singleshot: {tmp_path / 'mine.yaml'}: learning_rate must be finite and above 0, got -1.0"),
+        (["--learning-rate", "-2"], "singleshot: learning_rate must be finite and above 0, got -2.0"),
+        (["--learning-rate", "0.1", "--epochs", "0"], "singleshot: epochs must be at least 1, got 0"),
+    ]
+    for flags, message in cases:
+        with pytest.raises(SystemExit) as exit_:
+            main(["train", "--recipe", str(tmp_path / "mine.yaml"), *flags])
+        assert exit_.value.code == 2
+        assert capsys.readouterr().err.startswith(message)
+
+
+def test_long_messages_are_truncated(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("train", ValueError("x" * 100_000), monkeypatch) == 2
+    assert capsys.readouterr().err.endswith("xx… (100,000 characters)\n")
+
+
+def test_a_long_value_is_not_echoed_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 5000
+    (tmp_path / "mine.yaml").write_text(f"{long}: 1\n")
+    np.savez(tmp_path / "a.npz", probs=np.ones((2, 1)), labels=np.array([long[:1000], "a"]), class_names=["a"])
+    for command in (
+        ["train", "--recipe", str(tmp_path / "mine.yaml")],
+        ["train", "--dataset", "digits", "--model", long],
+        ["data", "fetch", long],
+        ["evaluate", str(tmp_path / "a.npz")],
+    ):
+        with pytest.raises(SystemExit):
+            main(command)
+        assert len(capsys.readouterr().err) < 2100, command[:2]
+
+
+class Signalled:
+    """Replaces the parsed commands; running one receives SIGTERM, as while a data set is loaded."""
+
+    def cli(self, **_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+
+def test_sigterm_before_the_training_loop_ends_with_a_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(cli, "commands", lambda args: Signalled())
+    for command, again in (("train", "resume"), ("evaluate", "start from scratch")):
+        with pytest.raises(SystemExit) as exit_:
+            main([command])
+        assert exit_.value.code == 143
+        assert capsys.readouterr().err == f"singleshot: terminated by SIGTERM; repeat the command to {again}\n"
+        assert signal.getsignal(signal.SIGTERM) is before

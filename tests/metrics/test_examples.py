@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -83,3 +84,14 @@ def test_empty_and_unequal_fields_are_refused() -> None:
         gathering.finish()
     with pytest.raises(ValueError, match="one shape"):
         Examples(torch.ones(2), torch.ones(1, dtype=torch.bool), torch.ones(2), torch.ones(2))
+
+
+def test_logits_near_the_largest_float32_have_a_finite_nll() -> None:
+    logits = torch.tensor([[3e38, -3e38], [3e38, 2.5e38], [1.0, 0.0]])
+    labels = torch.tensor([1, 1, 1])
+    wide = logits.double()
+    expected = wide.amax(1) - wide[:, 1] + torch.tensor([0.0, 0.0, math.log1p(math.exp(-1))], dtype=torch.float64)
+    torch.testing.assert_close(Examples.of(logits=logits, labels=labels).nll, expected, rtol=1e-6, atol=0)
+    calibration = ss.Calibration()
+    calibration.update(logits=logits, labels=labels)
+    assert calibration.compute().nll == pytest.approx(float(expected.mean()), rel=1e-6)

@@ -152,3 +152,15 @@ def test_two_processes_give_the_single_process_result(tmp_path: Path) -> None:
 def test_all_reduce_without_a_process_group_is_refused() -> None:
     with pytest.raises(ValueError, match="init_process_group"):
         ss.Calibration().all_reduce()
+
+
+@pytest.mark.parametrize("harm", [{"brier": "inf"}, {"brier": 4.5}, {"brier": 1e300}, {"brier": "nan"}, {"nll": "nan"}])
+def test_sums_that_no_data_gives_are_refused(harm: dict[str, float | str], tmp_path: Path) -> None:
+    calibration = ss.Calibration()
+    calibration.update(probs=torch.tensor([[0.0, 1.0], [1.0, 0.0]]), labels=torch.tensor([0, 0]))
+    content = calibration.to_dict()
+    assert ss.Calibration.from_dict(content).compute().brier == 1.0  # an infinite NLL is right here
+    content["sums"] |= harm
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="no data gives these sums"):
+        ss.Calibration.load(tmp_path / "a.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -220,8 +221,10 @@ def test_other_methods_missing_files_and_large_files(tmp_path: Path, monkeypatch
         VectorScaling.load(path)
     with pytest.raises(ValueError, match=r"nowhere\.json: no such file"):
         load_scaling(tmp_path / "nowhere.json")
-    with pytest.raises(ValueError, match="no such file"):
-        load_scaling(tmp_path)
+    os.mkfifo(tmp_path / "pipe.json")
+    for place in (tmp_path, tmp_path / "pipe.json"):
+        with pytest.raises(ValueError, match="is not a file"):
+            load_scaling(place)
     monkeypatch.setattr("singleshot.posthoc.scaling.MAX_BYTES", 10)
     with pytest.raises(ValueError, match=r"a\.json is larger than 10 bytes"):
         load_scaling(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -152,3 +153,28 @@ def test_the_fit_is_never_worse_than_no_fit(examples: int, classes: int, seed: i
     assert torch.equal(scaled.argmax(1), logits.argmax(1))
     before, after = (float(torch.nn.functional.cross_entropy(z, labels)) for z in (logits, scaled))
     assert after <= before * (1 + 1e-12) + (1e-3 if caught else 0)  # a bound is nearly as good as the limit
+
+
+@pytest.mark.parametrize("rows", [torch.zeros(6, 3), torch.arange(6.0)[:, None].expand(6, 3), torch.ones(6, 1)])
+def test_where_every_temperature_is_equally_good_it_is_one(rows: Tensor) -> None:
+    labels = torch.arange(6) % rows.shape[1]
+    assert ss.TemperatureScaling.fit(rows, labels).temperature == 1.0
+    assert ss.TemperatureScaling.fit(rows.repeat(2**17, 1), labels.repeat(2**17)).temperature == 1.0
+
+
+def test_a_few_rows_with_a_preference_decide_among_constant_ones() -> None:
+    logits = torch.cat([torch.zeros(60, 2), torch.tensor([[2.0, 0.0]] * 3)])
+    labels = torch.tensor([0, 1] * 30 + [0, 0, 1])
+    found = ss.TemperatureScaling.fit(logits, labels).temperature
+    assert found == pytest.approx(2 / math.log(2), rel=1e-12)  # confidence 2/3 where the logits differ
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scaled_logits_that_overflow_are_refused(dtype: torch.dtype) -> None:
+    logits = torch.tensor([[1e30, -1.0]], dtype=dtype)
+    with pytest.raises(ValueError, match="gives logits that are not finite"):
+        ss.TemperatureScaling(1e-300)(logits)
+    with pytest.raises(ValueError, match="gives logits that are not finite"):
+        ss.VectorScaling([1e300, 1e300], [0.0, 0.0])(logits)
+    masked = torch.tensor([[1.0, -math.inf]], dtype=dtype)
+    assert ss.TemperatureScaling(2.0)(masked).tolist() == [[0.5, -math.inf]]  # as the caller gave it

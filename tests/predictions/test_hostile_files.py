@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -95,3 +97,30 @@ def test_control_characters_are_escaped(tmp_path: Path) -> None:
     for message in messages:
         assert message.isprintable(), message
         assert "x1b[2J" in message
+
+
+def test_endless_blank_lines_are_refused(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
+        file.write("label,prob_a\na,1\n" + "\n" * (2**20 + 10))
+    assert f"line {2**20 + 3}: more than 1,048,576 blank lines in a row" in refusal(tmp_path / "a.csv.gz")
+    (tmp_path / "a.csv").write_text("label,prob_a\n\n\na,1\n\na,1\n\n")
+    assert len(read_predictions(tmp_path / "a.csv").load().labels) == 2
+
+
+def test_pipes_and_devices_are_not_called_directories(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.csv")
+    (tmp_path / "a.npz").symlink_to("/dev/zero")
+    (tmp_path / "a.npy").mkdir()
+    assert "is a pipe, a socket or a device; expected a file" in refusal(tmp_path / "a.csv")
+    assert "is a pipe, a socket or a device; expected a file" in refusal(tmp_path / "a.npz")
+    assert "is a directory; expected a file" in refusal(tmp_path / "a.npy")
+
+
+def test_long_values_are_truncated_in_messages(tmp_path: Path) -> None:
+    long = "x" * 4000
+    np.savez(tmp_path / "a.npz", logits=LOGITS, labels=np.array([long] * 20), class_names=["a", long + "y", "c"])
+    assert len(refusal(tmp_path / "a.npz")) < 1000
+    np.savez(tmp_path / "a.npz", **{long: LOGITS})  # type: ignore[arg-type]
+    assert len(refusal(tmp_path / "a.npz")) < 1000
+    (tmp_path / "a.csv").write_text(f"label,prob_a\n{long},1\n")
+    assert len(refusal(tmp_path / "a.csv")) < 1000

@@ -334,3 +334,10 @@ def test_without_tensorboard_the_extra_is_named(path: Path, tmp_path: Path, monk
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match=r"pip install 'singleshot\[tensorboard\]'"):
         MetricsLog(path, TrainingState(0, 0), tensorboard=tmp_path / "tensorboard")
+
+
+def test_a_value_out_of_range_in_a_stored_recipe_names_the_file(run: Run) -> None:
+    text = (run.folder / RECIPE).read_text()
+    (run.folder / RECIPE).write_text(text.replace("momentum: 0.9", "momentum: 1.9"))
+    with pytest.raises(ValueError, match=r"recipe\.yaml: momentum must lie in \[0, 1\), got 1\.9"):
+        Run.open(run.folder)

@@ -24,6 +24,8 @@ Name = Annotated[Positional[str], arg(metavar="NAME", help=f"{_NAME_HELP}.")]
 NameOrFolder = Annotated[Positional[str], arg(metavar="NAME", help=f"{_NAME_HELP}, or a folder of images by class.")]
 _ROOT_HELP = "the folder of all datasets. By default $SINGLESHOT_DATA, then the user's cache."
 DataRoot = Annotated[Path | None, arg(metavar="DIR", help=_ROOT_HELP)]
+_MIRROR_HELP = "download URL/NAME/FILE instead of the publisher's files. By default $SINGLESHOT_MIRROR."
+Mirror = Annotated[str | None, arg(metavar="URL", help=_MIRROR_HELP)]
 AsJson = Annotated[bool, arg(name="json", help="print all details as JSON.")]
 
 _DIGITS = {
@@ -118,7 +120,7 @@ def _report(result: CheckResult) -> list[str]:
 
 
 @data_app.command(name="fetch")
-def fetch(name: Name, data_root: DataRoot = None) -> None:
+def fetch(name: Name, data_root: DataRoot = None, mirror: Mirror = None) -> None:
     """Download, verify and unpack a dataset. An interrupted download is resumed by the same command.
 
     Nothing is downloaded if the dataset is already complete. A damaged or partial copy is renamed, not deleted.
@@ -129,5 +131,5 @@ def fetch(name: Name, data_root: DataRoot = None) -> None:
     from singleshot.data.fetching.fetch import fetch_dataset
 
     with bars() as bar:
-        result = fetch_dataset(name, data_root, progress=bar)
+        result = fetch_dataset(name, data_root, mirror=mirror, progress=bar)
     print(f"{name} is in {result.folder}")

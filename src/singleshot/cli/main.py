@@ -5,9 +5,12 @@ Exit codes: 0 success, 1 failure, 2 wrong usage or input, 130 interrupted by Ctr
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import TextIOWrapper
 
 from tyro.conf import FlagCreatePairsOff, configure
@@ -26,6 +29,7 @@ from singleshot.cli.train import train_command
 from singleshot.common.errors import StoppedError
 from singleshot.common.text import print_status
 
+MAX_MESSAGE = 2000  # characters
 RESUMABLE = ("quickstart", "train", "reproduce", "data fetch")
 """Commands that keep finished work and resume when they are repeated."""
 
@@ -55,7 +59,7 @@ def main(args: Sequence[str] | None = None) -> None:
         return
     is_resumable = " ".join(args).startswith(RESUMABLE)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _termination_raised():
             warnings.showwarning = lambda message, *_, **__: print_status(f"singleshot: {message}")
             commands(args).cli(
                 prog="singleshot",
@@ -72,10 +76,37 @@ def main(args: Sequence[str] | None = None) -> None:
         _exit(1, f"{error}; finished work is kept" if is_resumable else str(error))
     except StoppedError as error:
         _exit(error.exit_code, str(error))
-    except KeyboardInterrupt:
-        _exit(130, f"interrupted; repeat the command to {'resume' if is_resumable else 'start from scratch'}")
+    except (KeyboardInterrupt, _Terminated) as error:
+        is_signal = isinstance(error, _Terminated)
+        again = "resume" if is_resumable else "start from scratch"
+        how = "terminated by SIGTERM" if is_signal else "interrupted"
+        _exit(143 if is_signal else 130, f"{how}; repeat the command to {again}")
+
+
+class _Terminated(BaseException):
+    """SIGTERM was received, and no training was there to save a checkpoint."""
+
+
+@contextmanager
+def _termination_raised() -> Iterator[None]:
+    """Raise `_Terminated` on SIGTERM. The training loop has a handler of its own, which saves a checkpoint."""
+
+    def terminate(*_: object) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():  # other threads cannot set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is terminate:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _exit(code: int, message: str) -> None:
+    if len(message) > MAX_MESSAGE:
+        message = f"{message[:MAX_MESSAGE]}… ({len(message):,} characters)"
     print_status(f"singleshot: {message}")
     sys.exit(code)

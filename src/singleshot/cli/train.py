@@ -78,7 +78,7 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         if recipe.is_tuned and not recipe.validation and given.validation is not None:
             flag = "--strength auto" if recipe.strength == "auto" else f"--loss {recipe.loss}"
             raise ValueError(f"{flag} tunes on held-out images: leave out --validation 0, or choose a share")
-        recipe.resolved()  # report a bad value before torch is imported, which takes seconds
+        _check_values(recipe, recipe_file)  # report a bad value before torch is imported, which takes seconds
         from singleshot.training.display import Display
         from singleshot.training.distributed import Processes
         from singleshot.training.trainer import train as run_training
@@ -131,6 +131,17 @@ def _defaults(given: argparse.Namespace) -> Recipe:
     model = given.model or values.get("model", Recipe.model)
     dataset = given.dataset or values.get("dataset", Recipe.dataset)
     return replace(preset_recipe(given.preset if known else DEFAULT_PRESET, model=model, dataset=dataset), **values)
+
+
+def _check_values(recipe: Recipe, file: Path | None) -> None:
+    try:
+        recipe.resolved()
+    except ValueError as error:
+        field = str(error).partition(" ")[0]
+        values = {} if file is None else read_recipe_values(file)
+        if field in values and values[field] == getattr(recipe, field):  # no flag has replaced it
+            raise ValueError(f"{file}: {error}") from None
+        raise
 
 
 def _check_resume(given: argparse.Namespace, output: Path | None, recipe: Recipe, stored: Recipe) -> None:

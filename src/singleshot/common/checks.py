@@ -14,6 +14,8 @@ from typing import Any, SupportsFloat
 import torch
 from torch import Tensor
 
+from singleshot.common.text import quoted
+
 RowCheck = Callable[[Tensor], Tensor]
 """Maps scores (N, C) to a mask (N,) of the valid rows."""
 
@@ -113,12 +115,12 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Check that a value is one of the known names."""
     if value not in choices:
         error = ValueError if isinstance(value, str) else TypeError
-        raise error(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
+        raise error(f"{name}={quoted(value)} is unknown; choose one of {', '.join(choices)}")
 
 
 def check_size(name: str, value: object, least: int) -> int:
     """Return a whole number of at least ``least`` as an int."""
-    message = f"{name} must be a whole number of at least {least}, got {value!r}"
+    message = f"{name} must be a whole number of at least {least}, got {quoted(value)}"
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(message)
     if value < least:
@@ -129,7 +131,7 @@ def check_size(name: str, value: object, least: int) -> int:
 def check_range(name: str, value: SupportsFloat, interval: str) -> float:
     """Return a real number, such as a numpy scalar, as a float if it lies in an interval such as "[0, 1)"."""
     if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name} must be a number, got {value!r}")
+        raise TypeError(f"{name} must be a number, got {quoted(value)}")
     number = float(value)
     low, high = map(float, interval[1:-1].split(","))
     above = number >= low if interval[0] == "[" else number > low

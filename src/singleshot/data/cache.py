@@ -76,7 +76,7 @@ def _fingerprint(source: ImageSource, image_size: int) -> str:
     """Hash the format, the image size, and the location, names, sizes and modification times of the files."""
     digest = hashlib.sha256(repr((FORMAT, str(source.root.resolve()), image_size)).encode())
     for path in source.files:
-        status = path.stat()
+        status = path.stat() if path.exists() else path.lstat()  # a link to nothing
         relative = str(path).removeprefix(str(source.root))  # relative_to() is much slower
         digest.update(repr((relative, status.st_size, status.st_mtime_ns)).encode())
     return digest.hexdigest()[:16]

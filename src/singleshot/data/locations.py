@@ -10,6 +10,7 @@ from singleshot.data.catalogue import DatasetLayout, KnownFile, Publication
 
 DATA_VARIABLE = "SINGLESHOT_DATA"
 CACHE_VARIABLE = "SINGLESHOT_CACHE"
+MIRROR_VARIABLE = "SINGLESHOT_MIRROR"
 
 # Folders used by system packages, such as Debian's dataset-fashion-mnist.
 INSTALLED: dict[str, tuple[Path, ...]] = {"fashion_mnist": (Path("/usr/share/datasets/fashion-mnist"),)}

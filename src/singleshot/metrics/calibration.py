@@ -142,6 +142,9 @@ class Calibration(AdditiveState):
     def _is_plausible(self) -> bool:
         sums = self._sums
         plausible = bins_are_plausible(sums["count"], sums["correct"], sums["confidence"])
+        examples = int(sums["count"].sum())
+        # The Brier score of one example is at most 2, and a little more if its probabilities are rounded.
+        plausible &= float(sums["brier"]) <= 2.01 * examples and (examples > 0 or float(sums["nll"]) == 0)
         return plausible and ("class_count" not in sums or bins_are_plausible(*(sums[name] for name in CLASS_SUMS)))
 
     def update(

@@ -188,7 +188,10 @@ def reduce_logits(logits: Tensor, labels: Tensor) -> Values:
     ahead, tied = label_on_top & (best_other < 1), label_on_top & (best_other == 1)
     correct = _label_is_first_largest(logits, labels, ahead, tied)
     brier = odds.square_().sum(1) * confidence.square() + (other_odds * confidence).square()
-    return confidence, correct, log_total + (top - label_logit), brier
+    nll = log_total + (top - label_logit)
+    if not bool(nll.isfinite().all()):  # float32 logits near ±3e38: their difference overflows
+        nll = log_total.double() + (top.double() - label_logit.double())
+    return confidence, correct, nll, brier
 
 
 def reduce_probs(probs: Tensor, labels: Tensor) -> Values:

@@ -20,6 +20,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from singleshot.common.checks import values_can_be_read
 from singleshot.common.files import write_text
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ AnyScaling = TypeVar("AnyScaling", bound=Scaling)
 
 def read_scaling(path: Path, methods: Mapping[str, type[AnyScaling]]) -> AnyScaling:
     """Read a saved scaling of one of these methods, and check all of its content."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file; save() of a fitted scaling writes one")
     if not path.is_file():
         raise ValueError(f"{path}: no such file; save() of a fitted scaling writes such a file")
     if path.stat().st_size > MAX_BYTES:
@@ -150,6 +153,17 @@ def check_classes(logits: Tensor, classes: int | None) -> None:
 
 def to_output_dtype(scores: Tensor, logits: Tensor) -> Tensor:
     """Return float64 scores as float32, unless the logits are float64: half precision has too few digits."""
+    check_finite(scores, logits)
     if logits.dtype == torch.float64:
         return scores
     return scores.clamp(min=torch.finfo(torch.float32).min).float()
+
+
+def check_finite(scaled: Tensor, logits: Tensor) -> Tensor:
+    """Return scaled logits; raise if they overflow where the logits are finite."""
+    if values_can_be_read(scaled) and not bool(scaled.isfinite().all()) and bool(logits.isfinite().all()):
+        raise ValueError(
+            f"the scaling gives logits that are not finite in {scaled.dtype}: its parameters are too extreme for logits "
+            f"from {float(logits.min()):g} to {float(logits.max()):g}"
+        )
+    return scaled

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from singleshot.common.checks import check_range, fitting_set
-from singleshot.posthoc.scaling import Scaling, check_classes
+from singleshot.posthoc.scaling import Scaling, check_classes, check_finite
 
 BOUND = 1e4  # without a best temperature, the result is this many times hotter or colder than the scale of the logits
 MAX_MARGIN = 1e290  # in units of the scale: sums over rows and classes stay finite
@@ -44,6 +44,8 @@ def best_temperature(logits: Tensor, labels: Tensor) -> float | NoFiniteTemperat
     for margins in _margins(logits, labels, scale):
         slope += float(margins.mean(1).sum())  # at b = 0, where the softmax is uniform
         largest, smallest = max(largest, float(margins.max())), min(smallest, float(margins.min()))
+    if largest == 0 == smallest:  # every row is constant, so that every temperature is equally good
+        return 1.0
     if largest <= 0:
         reason = "every label has the largest logit, so a lower temperature is always better"
         return NoFiniteTemperature(max(widest / BOUND, sys.float_info.min), reason, widest)
@@ -170,4 +172,4 @@ class TemperatureScaling(Scaling):
     def forward(self, logits: Tensor) -> Tensor:
         """Return logits of any shape, divided by the temperature."""
         check_classes(logits, None)
-        return logits / self.divisor
+        return check_finite(logits / self.divisor, logits)

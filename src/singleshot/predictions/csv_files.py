@@ -22,6 +22,7 @@ from singleshot.predictions.file import Block, Predictions
 from singleshot.predictions.selection import LABEL_COLUMNS, Selection, check_unique, find_columns, find_labels
 
 MAX_LINE = 2**26  # characters: four million classes of 16 digits
+MAX_BLANK_LINES = 2**20  # in a row; a few bytes of gzip can expand to any number
 BLOCK_CHARACTERS = 2**24  # of the rows held at a time, including unused columns
 
 
@@ -39,10 +40,13 @@ def open_csv(path: Path, selection: Selection) -> Predictions:
     def read_blocks(max_rows: int) -> Iterator[Block]:
         lines: list[int] = []
         rows: list[list[str]] = []
-        characters = 0
+        characters = blank = 0
         for line, length, row in islice(_read_rows(path), 1, None):
             characters += length
-            if not row:  # a blank line
+            blank = 0 if row else blank + 1
+            if blank > MAX_BLANK_LINES:
+                raise ValueError(f"{path}, line {line}: more than {MAX_BLANK_LINES:,} blank lines in a row")
+            if not row:
                 continue
             if len(row) != len(headings):
                 raise ValueError(f"{path}, line {line}: {len(row)} cells, but {len(headings)} headings")

@@ -60,7 +60,8 @@ def read_predictions(
     if not path.exists():
         raise ValueError(f"{path}: no such file")
     if not path.is_file():
-        raise ValueError(f"{path} is a directory; expected a file of predictions")
+        kind = "a directory" if path.is_dir() else "a pipe, a socket or a device"
+        raise ValueError(f"{path} is {kind}; expected a file of predictions")
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty")
     with damage_reported(path):

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 from singleshot.common.loss_names import LossName
+from singleshot.common.text import quoted
 
 MeasureName = Literal[
     "bhattacharyya",
@@ -140,7 +141,9 @@ class Recipe:
             if not is_valid:
                 flag = "--" + field.replace("_", "-")
                 value = getattr(recipe, field)
-                raise ValueError(f"{field} must {requirement}, got {value!r} ({flag}, or {field} in a recipe file)")
+                raise ValueError(
+                    f"{field} must {requirement}, got {quoted(value)} ({flag}, or {field} in a recipe file)"
+                )
         return recipe
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import reprlib
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
@@ -12,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 import yaml
 
+from singleshot.common.text import quoted, shown
 from singleshot.training.recipe import ADDED, RENAMED, Recipe
 
 
@@ -22,7 +24,7 @@ def read_recipe_values(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ValueError(f"{path}: no such recipe file") from None
     except Exception as error:  # a damaged file can make the parser raise anything
-        raise ValueError(f"{path} cannot be read as YAML: {error}") from None
+        raise ValueError(f"{path} cannot be read as YAML: {shown(error, 500)}") from None
     if content is None:
         return {}
     if isinstance(content, dict):
@@ -31,7 +33,7 @@ def read_recipe_values(path: Path) -> dict[str, Any]:
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """The safe loader, which silently takes the last of duplicate keys, with an error for them."""
+    """The safe loader, with errors for duplicate keys, of which it takes the last, and for ambiguous numbers."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -39,6 +41,19 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         if duplicates:
             raise yaml.YAMLError(f"{', '.join(duplicates)} is given more than once")
         return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """Refuse numbers that YAML 1.1, which this loader reads, and YAML 1.2 read differently."""
+        if ":" in node.value or re.fullmatch(r"[-+]?0[0-9_]+", node.value):
+            raise yaml.YAMLError(
+                f"{quoted(node.value)} is an octal number or a time to some programs; write a plain number, or quote text"
+            )
+        is_int = node.tag == "tag:yaml.org,2002:int"
+        return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _UniqueKeyLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _UniqueKeyLoader.construct_number)
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -72,7 +87,7 @@ def _checked_value(name: str, value: Any, source: str) -> Any:
     if name not in types:
         nearest = difflib.get_close_matches(name.replace("-", "_"), types, n=1, cutoff=0.5)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"the fields are {', '.join(types)}"
-        raise ValueError(f"{source}: unknown recipe field {name!r}; {hint}")
+        raise ValueError(f"{source}: unknown recipe field {quoted(name)}; {hint}")
     try:
         return _converted(value, types[name])
     except ValueError:

@@ -82,6 +82,10 @@ class Run:
             raise ValueError(f"{folder} is not a run: it has no {INFO}; `singleshot train --output {folder}` makes one")
         recipe = read_recipe(folder / RECIPE)
         try:
+            recipe.resolved()
+        except ValueError as error:
+            raise ValueError(f"{folder / RECIPE}: {error}") from None
+        try:
             info = msgspec.convert(read_json(folder / INFO, FORMAT), RunInfo)
         except ValueError as error:
             raise ValueError(f"{folder / INFO} is damaged ({error})") from None

@@ -22,6 +22,8 @@ TEMPORARY_ERRORS = (408, 425, 429, 500, 502, 503, 504)
 RANGE_NOT_SATISFIABLE = 416
 MAX_FAILURES = 4  # without PROGRESS new bytes in between
 PROGRESS = 2**20
+MIN_RATE = 2**10  # bytes per second, over a WINDOW: a slower server counts as a failed connection
+WINDOW = 60.0  # seconds
 
 
 class DownloadError(OSError):
@@ -98,11 +100,12 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
         if total.isdecimal() and int(total) != size:
             raise DownloadError(f"{url}: the server has a different file ({int(total):,} bytes, expected {size:,})")
         done = start
+        since, before = time.monotonic(), start
         with part.open("ab" if start else "wb") as file:
             on_progress(done, size)
             while True:
                 with _network_errors(url, part):
-                    chunk = response.read(CHUNK)
+                    chunk = response.read1(CHUNK)  # what has arrived: a full chunk of a slow server may take hours
                 if not chunk:
                     break
                 done += len(chunk)
@@ -110,6 +113,10 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
                     raise DownloadError(f"{url}: the server sent more than the expected {size:,} bytes")
                 _write(file, chunk, part)
                 on_progress(done, size)
+                if time.monotonic() - since >= WINDOW:
+                    if done - before < MIN_RATE * WINDOW and done < size:
+                        raise _TransferError(f"the server sent {done - before:,} bytes in {WINDOW:g} seconds")
+                    since, before = time.monotonic(), done
     if done < size:
         raise _TransferError(f"the connection ended after {done:,} of {size:,} bytes")
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from singleshot.common.files import FolderNotUsableError, exclusive
-from singleshot.common.text import print_status, unknown_name
+from singleshot.common.text import print_status, quoted, unknown_name
 from singleshot.data.catalogue import PUBLICATIONS, Publication, RemoteFile
 from singleshot.data.fetching.check import CheckResult, ProgressCallback, check_dataset, file_fault
 from singleshot.data.fetching.download import DownloadError, download_file
-from singleshot.data.locations import DATA_VARIABLE, resolve_data_root
+from singleshot.data.locations import DATA_VARIABLE, MIRROR_VARIABLE, resolve_data_root
 
 ProgressFactory = Callable[[str, str], ProgressCallback]
 
@@ -23,13 +25,18 @@ def fetch_dataset(
     name: str,
     data_root: Path | None = None,
     *,
+    mirror: str | None = None,
     progress: ProgressFactory = lambda title, unit: lambda done, total: None,
 ) -> CheckResult:
     """Download and verify a dataset, unless it is already complete. Status messages go to standard error.
 
-    A damaged or partial copy is renamed, not deleted. ``progress`` is called with a title and a unit and returns the
-    callback that reports the progress.
+    A damaged or partial copy is renamed, not deleted. ``mirror`` is the URL of a copy of the publishers' files, which
+    are then downloaded from MIRROR/DATASET/FILE alone, and verified with the same checksums; by default
+    $SINGLESHOT_MIRROR. ``progress`` is called with a title and a unit and returns the callback that reports the progress.
     """
+    mirror = mirror or os.environ.get(MIRROR_VARIABLE) or None
+    if mirror is not None and not mirror.startswith(("http://", "https://")):
+        raise ValueError(f"the mirror must start with http:// or https://, got {quoted(mirror)}")
     if name == "digits":
         raise ValueError("digits is bundled with scikit-learn; there is nothing to download")
     if name not in PUBLICATIONS:
@@ -40,9 +47,16 @@ def fetch_dataset(
     try:
         # One lock per dataset: different datasets can be fetched at the same time.
         with exclusive(root / ".fetch" / name, before_waiting=lambda: print_status(message)):
-            return _fetch(published, root, progress)
+            return _fetch(published if mirror is None else _mirrored(published, mirror), root, progress)
     except FolderNotUsableError as error:
         raise ValueError(f"the data root {root} {error}; choose another with --data-root or ${DATA_VARIABLE}") from None
+
+
+def _mirrored(published: Publication, mirror: str) -> Publication:
+    """Return the publication with its files at MIRROR/DATASET/FILE."""
+    folder = f"{mirror.rstrip('/')}/{published.name}"
+    downloads = tuple(replace(file, urls=(f"{folder}/{file.name}",)) for file in published.downloads)
+    return replace(published, downloads=downloads)
 
 
 def _fetch(published: Publication, root: Path, progress: ProgressFactory) -> CheckResult:
@@ -50,7 +64,7 @@ def _fetch(published: Publication, root: Path, progress: ProgressFactory) -> Che
     if result.is_complete:
         print_status(f"{published.title} is already in {result.folder}, complete and verified")
         return result
-    print_status(f"{published.title}: {published.download_bytes / 1e6:,.0f} MB from {published.homepage}")
+    print_status(f"{published.title}: {published.download_bytes / 1e6:,.0f} MB, published at {published.homepage}")
     print_status(f"terms: {published.terms}")
     folder = root / published.folders[0]
     if published.is_archived:

@@ -15,6 +15,8 @@ TEST_FOLDERS = ("test", "val", "validation")
 TEST_FRACTION = 1 / 5  # of each class, if the folder has no test split
 
 ClassFiles = dict[str, list[Path]]
+Visited = dict[tuple[int, int], Path]
+"""The folders that were found, by device and inode."""
 
 _EXPECTED = (
     "expected FOLDER/CLASS/IMAGE, or FOLDER/train/CLASS/IMAGE and FOLDER/test/CLASS/IMAGE, with two or more classes"
@@ -34,22 +36,32 @@ def folder_source(root: Path) -> ImageSource:
     if "train" in folders and (len(folders) == 1 or not set(TEST_FOLDERS).isdisjoint(folders)):
         train, test = _read_splits(root, folders)
     else:
-        train, test = _split(_read_classes(root), root)
+        train, test = _split(_read_classes(root, {}), root)
     names = tuple(train)
     return image_file_source(root.resolve().name, root, names, _labelled(train, names), _labelled(test, names))
 
 
-def images_below(folder: Path) -> list[Path]:
-    """Return all images in a folder and its subfolders, sorted. Hidden files are skipped and links are followed."""
+def images_below(folder: Path, visited: Visited | None = None) -> list[Path]:
+    """Return all images in a folder and its subfolders, sorted. Hidden files are skipped and links are followed.
+
+    Links to nothing with the ending of an image are returned as well, to be reported as unreadable. A folder that an
+    earlier call with the same ``visited`` has found is an error: its images would be counted twice.
+    """
     images: list[Path] = []
-    seen: set[tuple[int, int]] = set()
+    seen: Visited = {}
     pending = [folder] if folder.is_dir() else []
     while pending:
         current = pending.pop()
         status = current.stat()
-        if (status.st_dev, status.st_ino) in seen:  # several links to one folder, or a cycle
+        place = status.st_dev, status.st_ino
+        if place in seen:  # several links to one folder, or a cycle
             continue
-        seen.add((status.st_dev, status.st_ino))
+        if visited is not None and place in visited:
+            raise ValueError(
+                f"{current} and {visited[place]} are the same folder, whose images would be counted twice; remove the "
+                "link"
+            )
+        seen[place] = current
         names, folders = [], []
         with os.scandir(current) as entries:
             for entry in entries:
@@ -57,10 +69,14 @@ def images_below(folder: Path) -> list[Path]:
                     continue
                 if _holds(entry.is_dir):
                     folders.append(entry.name)
-                elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS and _holds(entry.is_file):  # noqa: PTH122
+                elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS:  # noqa: PTH122
                     names.append(entry.name)
+                else:
+                    _check_link(entry)
         images += [current / name for name in sorted(names)]
         pending += [current / name for name in sorted(folders, reverse=True)]
+    if visited is not None:
+        visited |= seen
     return images
 
 
@@ -71,16 +87,17 @@ def _read_splits(root: Path, folders: list[str]) -> tuple[ClassFiles, ClassFiles
             f"{root} has a folder train, but none of {', '.join(TEST_FOLDERS)} with a subfolder for each class; "
             f"add one, or use {root / 'train'} to split off a fifth of it for testing"
         )
-    train, test = _read_classes(root / "train"), _read_classes(tests[0], min_classes=1)
+    visited: Visited = {}
+    train, test = _read_classes(root / "train", visited), _read_classes(tests[0], visited, min_classes=1)
     unknown = sorted(test.keys() - train.keys())
     if unknown:
         raise ValueError(f"{tests[0]} has class {unknown[0]!r}, which is not in {root / 'train'}")
     return train, test
 
 
-def _read_classes(folder: Path, min_classes: int = 2) -> ClassFiles:
+def _read_classes(folder: Path, visited: Visited, min_classes: int = 2) -> ClassFiles:
     """Return the images of each class. Raise an error if a class is empty or if there are too few classes."""
-    classes = {name: images_below(folder / name) for name in _subfolders(folder)}
+    classes = {name: images_below(folder / name, visited) for name in _subfolders(folder)}
     empty = [name for name, images in classes.items() if not images]
     if len(empty) == len(classes):
         found = f"only the empty folders {listed(empty, 5)}" if empty else "no subfolders"
@@ -111,8 +128,17 @@ def _labelled(classes: ClassFiles, names: tuple[str, ...]) -> list[LabelledFile]
 
 
 def _subfolders(folder: Path) -> list[str]:
-    with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _holds(entry.is_dir))
+    with os.scandir(folder) as found:
+        entries = [entry for entry in found if not entry.name.startswith(".")]
+    for entry in entries:
+        _check_link(entry)
+    return sorted(entry.name for entry in entries if _holds(entry.is_dir))
+
+
+def _check_link(entry: os.DirEntry[str]) -> None:
+    """Raise for a link to nothing, which may have been a folder of images."""
+    if entry.is_symlink() and not Path(entry.path).exists():
+        raise ValueError(f"{entry.path} is a link to something that does not exist; restore it, or remove the link")
 
 
 def _holds(test: Callable[[], bool]) -> bool:
