@@ -53,11 +53,12 @@ def test_the_digest_depends_on_labels_only() -> None:
     assert Examples.of(logits=logits, labels=labels.flip(0)).labels_digest != digest
 
 
-def test_float32_examples_take_13_bytes() -> None:
+def test_float32_examples_take_25_bytes() -> None:
     logits, labels = predictions()
     examples = Examples.of(logits=logits.float(), labels=labels)
-    fields = (examples.confidence, examples.correct, examples.nll, examples.brier)
-    assert sum(field.element_size() for field in fields) == 13
+    assert examples.doubt is not None
+    fields = (examples.confidence, examples.correct, examples.nll, examples.brier, examples.doubt)
+    assert sum(field.element_size() for field in fields) == 25
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -30,7 +29,7 @@ def rescale(
 ) -> tuple[CalibrationResult, CalibrationResult]:
     """Apply a calibration to a file chunk by chunk; return the metrics before and after.
 
-    With ``output``, the new logits, the labels and the class names are written to that .npz file.
+    With ``output``, the new logits in float64, the labels and the class names are written to that .npz file.
     """
     before, after = Calibration(bins=bins), Calibration(bins=bins)
 
@@ -38,10 +37,9 @@ def rescale(
         for chunk in predictions.chunks():
             scores: dict[str, Any] = {predictions.kind: chunk.scores}
             before.add(ScoredBatch.of(**scores, labels=chunk.labels, checked=True))
-            given = predictions.logits(chunk)
-            wide = given if given.dtype == np.float64 else given.astype(np.float32, copy=False)
+            given = torch.tensor(predictions.logits(chunk), dtype=torch.float64)  # float32 would tie confidences
             try:
-                logits = scaling(torch.tensor(wide)).numpy()
+                logits = scaling(given).numpy()
             except ValueError as error:
                 raise ValueError(f"{predictions.path}: {error}") from None
             after.update(logits=logits, labels=chunk.labels)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from torch import Tensor
-
-from singleshot.common.checks import as_tensor, check_range, check_size
+from singleshot.common.checks import check_range, check_size
 from singleshot.common.text import jsonable
 from singleshot.evaluation.formatting import amount
 from singleshot.metrics.calibration import Calibration, CalibrationResult
@@ -31,8 +29,6 @@ MIN_RESAMPLED = 30
 """With fewer examples, there are no intervals: resamples of so few are not informative."""
 DEFAULT_REPLICATES = 1000
 COMPARED = ("accuracy", "ece", "nll", "brier")
-MAX_COLUMN_MAJOR = 32
-"""Up to this many classes, scores are stored by class: a maximum over ten columns is faster than over many rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +92,7 @@ def evaluate_batches(
 ) -> Evaluation:
     """Evaluate batches, given as the arguments of `Calibration.update`, in one pass.
 
-    Memory is O(bins), plus 13 bytes per example for up to a million examples, or for all of them if ``replicates`` or
+    Memory is O(bins), plus 25 bytes per example for up to a million examples, or for all of them if ``replicates`` or
     ``keep_examples`` is set. The interval of the classwise ECE needs up to 100 MB. ``checked`` scores have already been
     validated. ``replicates`` are bootstrap resamples for the intervals, by default 1,000, or none above a million
     examples. ``on_batch`` is called with every batch, validated and reduced.
@@ -107,7 +103,7 @@ def evaluate_batches(
     groups = ClasswiseGroups(bins) if classwise and replicates != 0 else None
     count, classes = 0, 0
     for given in batches:
-        batch = ScoredBatch.of(**_column_major(given), checked=checked)
+        batch = ScoredBatch.of(**given, checked=checked)
         calibration.add(batch)
         if on_batch is not None:
             on_batch(batch)
@@ -211,11 +207,3 @@ def result_dict(result: CalibrationResult) -> dict[str, Any]:
 def resampled_groups(count: int) -> int | None:
     """Number of groups to resample for so many examples; None if single examples are resampled."""
     return GROUPS if count > MAX_EXACT else None
-
-
-def _column_major(batch: Mapping[str, Any]) -> dict[str, Tensor]:
-    tensors = {name: as_tensor(values, name) for name, values in batch.items()}
-    return {
-        name: values.t().contiguous().t() if values.ndim == 2 and values.shape[1] <= MAX_COLUMN_MAJOR else values
-        for name, values in tensors.items()
-    }

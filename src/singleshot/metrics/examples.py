@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from singleshot.common.checks import (
@@ -23,9 +25,12 @@ from singleshot.common.checks import (
 from singleshot.uncertainty import at_least_float32
 
 Values = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Confidence, correctness, NLL and Brier score of N examples, each of shape (N,)."""
+"""Confidence (or 1 − confidence), correctness, NLL and Brier score of N examples, each of shape (N,)."""
 CHUNK_ELEMENTS = 2**19
-"""Scores processed at a time: 2 MB of float32 stay in a core's cache, and temporaries do not grow with the data."""
+"""Scores processed at a time: 4 MB of float64 stay in a core's cache, and temporaries do not grow with the data."""
+MAX_COLUMN_MAJOR = 32
+"""Up to this many classes, scores are processed by class: ten operations on long columns are faster than many on short
+rows, and equal rows give equal bits wherever they are in a batch, which a sum over short rows does not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +48,11 @@ class ScoredBatch:
     kind: Literal["logits", "probs"]  # what the scores are
     scores: Tensor  # (N, C) as given, on any device
     labels: Tensor  # (N,) int64, on the CPU
-    confidence: Tensor  # (N,) probability of the predicted class; in the dtype of given probs, for exact bin edges
+    confidence: Tensor  # (N,) probability of the predicted class; float64, or in the dtype of probs for exact bin edges
     correct: Tensor  # (N,) whether the predicted class, the first of the largest, is the label
     nll: Tensor  # (N,) −log p(y)
     brier: Tensor  # (N,) Σ_c (p(c) − [c = y])²
+    doubt: Tensor | None = None  # (N,) 1 − confidence to full relative precision, for logits
 
     @classmethod
     def of(cls, *, logits: Any = None, probs: Any = None, labels: Any, checked: bool = False) -> ScoredBatch:
@@ -61,18 +67,21 @@ class ScoredBatch:
         scores = as_tensor(logits if probs is None else probs, kind)
         check_scores(scores, ("(N, C)",), name=kind)
         labels = check_labels(as_tensor(labels, "labels"), *scores.shape)
-        on_device = labels.to(scores.device)
         valid_rows, requirement = (finite_rows, FINITE) if kind == "logits" else (probability_rows, PROBABILITIES)
-        reduce = reduce_logits if kind == "logits" else reduce_probs
         parts = []
         for rows in _chunks(scores):
             if not checked:
                 check_rows(scores[rows], valid_rows, requirement, whole=scores)
-            parts.append(reduce(at_least_float32(scores[rows]), on_device[rows]))
-        confidence, correct, nll, brier = (torch.cat(values).cpu() for values in zip(*parts, strict=True))
+            some = scores[rows].cpu() if scores.device.type == "mps" else scores[rows]  # which has no float64
+            on_device = labels[rows].to(some.device)
+            if kind == "logits":
+                parts.append(reduce_logits(some, on_device))
+            else:
+                parts.append(reduce_probs(_copied(some, torch.promote_types(some.dtype, torch.float32)), on_device))
+        first, correct, nll, brier = (torch.cat(values).cpu() for values in zip(*parts, strict=True))
         if kind == "probs":
-            confidence = confidence.to(scores.dtype)
-        return cls(kind, scores, labels.cpu(), confidence, correct, nll, brier)
+            return cls(kind, scores, labels.cpu(), first.to(scores.dtype), correct, nll, brier)
+        return cls(kind, scores, labels.cpu(), 1 - first, correct, nll, brier, doubt=first)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -80,8 +89,8 @@ class ScoredBatch:
     def chunks(self) -> Iterator[ScoredBatch]:
         """Split the batch into pieces whose scores fit into the cache."""
         for rows in _chunks(self.scores):
-            values = (self.scores, self.labels, self.confidence, self.correct, self.nll, self.brier)
-            yield ScoredBatch(self.kind, *(value[rows] for value in values))
+            values = (self.scores, self.labels, self.confidence, self.correct, self.nll, self.brier, self.doubt)
+            yield ScoredBatch(self.kind, *(None if value is None else value[rows] for value in values))  # type: ignore[arg-type]
 
     def probs(self) -> Tensor:
         """Return the probability of every class (N, C), on the CPU."""
@@ -97,12 +106,12 @@ def _chunks(scores: Tensor) -> Iterator[slice]:
     return (slice(first, first + size) for first in range(0, len(scores), size))
 
 
-FIELDS = ("confidence", "correct", "nll", "brier")
+FIELDS = ("confidence", "correct", "nll", "brier", "doubt")
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Four values per example (13 bytes from float32 scores), enough for intervals, tests and thresholds.
+    """Four values per example (25 bytes from float32 logits), enough for intervals, tests and thresholds.
 
     >>> examples = Examples.of(probs=torch.tensor([[0.9, 0.1], [0.3, 0.7]]), labels=torch.tensor([0, 0]))
     >>> len(examples), examples.confidence, examples.correct
@@ -114,11 +123,20 @@ class Examples:
     nll: Tensor
     brier: Tensor
     labels_digest: str = ""  # of the labels in order, to recognise the same data; empty if unknown
+    doubt: Tensor | None = None  # as in `ScoredBatch`
 
     def __post_init__(self) -> None:
-        shapes = {name: tuple(getattr(self, name).shape) for name in FIELDS}
+        shapes = {name: tuple(getattr(self, name).shape) for name in FIELDS if getattr(self, name) is not None}
         if len(set(shapes.values())) != 1 or len(self.confidence.shape) != 1 or not len(self.confidence):
             raise ValueError(f"Examples need fields of one shape (N,) with at least one example, got {shapes}")
+
+    def descending(self) -> NDArray[np.float64]:
+        """Return a float64 key (N,) that increases as the confidence decreases, and ties only where that ties.
+
+        A confidence within 1e-16 of 1 is 1 in float64, so 1 − confidence is the key if it is known.
+        """
+        key = -self.confidence.double() if self.doubt is None else self.doubt
+        return np.asarray(key.numpy(), dtype=np.float64)
 
     def __len__(self) -> int:
         return len(self.confidence)
@@ -127,6 +145,10 @@ class Examples:
         """Return whether both are predictions of the same examples in the same order, as far as the labels tell."""
         is_unknown = not (self.labels_digest and other.labels_digest)
         return len(self) == len(other) and (is_unknown or self.labels_digest == other.labels_digest)
+
+    def merge(self, other: Examples) -> Examples:
+        """Return these examples followed by others. The digest of the labels is then unknown."""
+        return Examples(**{name: _joined([getattr(self, name), getattr(other, name)]) for name in FIELDS})
 
     @classmethod
     def of(cls, *, logits: Any = None, probs: Any = None, labels: Any) -> Examples:
@@ -140,7 +162,7 @@ class ExampleGathering:
     """Collects `Examples` batch by batch without keeping the scores."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[Tensor]] = {name: [] for name in FIELDS}
+        self._parts: dict[str, list[Tensor | None]] = {name: [] for name in FIELDS}
         self._digest = hashlib.blake2b(digest_size=16)
 
     def add(self, batch: ScoredBatch) -> None:
@@ -154,32 +176,62 @@ class ExampleGathering:
         if not self._parts.get("confidence"):
             raise ValueError("no examples yet: add at least one batch to the ExampleGathering")
         # One field at a time, to hold at most the result and the parts of one field in memory.
-        joined = {name: torch.cat(self._parts.pop(name)) for name in FIELDS}
+        joined: dict[str, Any] = {name: _joined(self._parts.pop(name)) for name in FIELDS}
         return Examples(**joined, labels_digest=self._digest.hexdigest())
 
 
+def _joined(parts: list[Tensor | None]) -> Any:
+    """Concatenate a field of several batches; None if a batch does not have it."""
+    known = [part for part in parts if part is not None]
+    return torch.cat(known) if len(known) == len(parts) else None
+
+
 def reduce_logits(logits: Tensor, labels: Tensor) -> Values:
-    """Per-example values of finite logits (N, C).
+    """Per-example values of logits (N, C), computed in float64; −∞ is the logit of probability 0.
 
-    Odds are relative to the largest logit and the label's odds are kept separate, so no step subtracts nearly equal
-    numbers: NLL and Brier score stay accurate in float32 even if the label has nearly all the probability.
+    The first value is 1 − confidence: in float32 every confidence above 1 − 3e-8 is 1, and examples that a network
+    ranks would be tied. Odds are relative to the largest logit, and those of the label are kept separate, so no step
+    subtracts nearly equal numbers. NLL and Brier score are returned in the precision of the logits.
     """
-    top = logits.amax(1)
-    label_logit = logits.gather(1, labels.unsqueeze(1)).squeeze(1)
-    label_odds = (label_logit - top).exp_()
-    odds = (logits - top.unsqueeze(1)).exp_()
+    column = labels.unsqueeze(1)
+    label_logit = logits.gather(1, column).squeeze(1).double()
+    odds = _copied(logits, torch.float64)
+    top = odds.amax(1)
+    gap = top - label_logit
+    label_odds = (-gap).exp_()
+    odds.sub_(top.unsqueeze(1)).exp_()
     odds[torch.arange(len(odds), device=odds.device), labels] = 0
-    best_other = odds.amax(1)
-    other_odds = odds.sum(1)
-    total = label_odds + other_odds
+    other_odds = _sum_of_rows(odds)
+    rest = other_odds + (label_odds - 1)  # the odds of all classes but the predicted one
+    on_top = gap == 0
+    mistakes = (~on_top & (rest < 1e-3)).nonzero().squeeze(1)
+    if len(mistakes):  # a confident mistake: other_odds contains the 1 that was subtracted
+        others = odds[mistakes]
+        rest[mistakes] = _sum_of_rows(others.masked_fill_(others == 1, 0)) + label_odds[mistakes]
+    may_be_tied = (on_top & (other_odds >= 1)).nonzero().squeeze(1)
+    if len(may_be_tied):  # the first of the largest scores is the prediction
+        on_top[may_be_tied] = logits[may_be_tied].argmax(1) == labels[may_be_tied]
+    confidence = (1 + rest).reciprocal_()
+    brier = _sum_of_rows(odds.square_()) * confidence.square() + (other_odds * confidence).square_()
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    return rest * confidence, on_top, (rest.log1p() + gap).to(dtype), brier.to(dtype)
 
-    confidence = total.reciprocal()
-    log_total = (other_odds + (label_odds - 1)).log1p()
-    label_on_top = label_odds == 1
-    ahead, tied = label_on_top & (best_other < 1), label_on_top & (best_other == 1)
-    correct = _label_is_first_largest(logits, labels, ahead, tied)
-    brier = odds.square_().sum(1) * confidence.square() + (other_odds * confidence).square()
-    return confidence, correct, log_total + (top - label_logit), brier
+
+def _copied(scores: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a copy of scores (N, C) in another dtype, stored by class if there are few classes."""
+    if scores.shape[1] > MAX_COLUMN_MAJOR:
+        return scores.to(dtype, copy=True)
+    return scores.new_empty((scores.shape[1], len(scores)), dtype=dtype).copy_(scores.t()).t()
+
+
+def _sum_of_rows(values: Tensor) -> Tensor:
+    """Sum values (N, C) over the classes, in an order that does not depend on the position of a row."""
+    if values.shape[1] > MAX_COLUMN_MAJOR:
+        return values.sum(1)
+    total = values[:, 0].clone()
+    for column in range(1, values.shape[1]):
+        total += values[:, column]
+    return total
 
 
 def reduce_probs(probs: Tensor, labels: Tensor) -> Values:
