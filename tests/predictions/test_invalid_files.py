@@ -30,8 +30,9 @@ def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -
     # The headings of a .csv file are line 1, so row 17 is line 19.
     place = "line 19" if name.startswith("csv") else r"row 17 \(counted from 0\)"
     cases = [
-        ("logits", changed(LOGITS, 17, [1, np.nan, 2]), LABELS, f"logits must be finite; {place} has nan for class 1"),
-        ("logits", changed(LOGITS, 17, [1, 2, -np.inf]), LABELS, f"{place} has -inf for class 2"),
+        ("logits", changed(LOGITS, 17, [1, np.nan, 2]), LABELS, f"logits must be finite .*; {place} has nan for class 1"),
+        ("logits", changed(LOGITS, 17, [1, 2, np.inf]), LABELS, f"{place} has inf for class 2"),
+        ("logits", changed(LOGITS, 17, [-np.inf] * 3), LABELS, f"{place} has -inf for class 0"),
         ("probs", changed(PROBS, 17, [0.5, 0.25, 0.5]), LABELS, f"{place} has .* and sum 1.25"),
         ("probs", changed(PROBS, 17, [1.5, -0.25, -0.25]), LABELS, f"{place} has values from -0.25 to 1.5 and sum 1;"),
         ("probs", changed(PROBS, 17, [0.5, np.nan, 0.5]), LABELS, f"{place} has nan for class 1"),
@@ -54,11 +55,12 @@ def test_invalid_arrays(name: str, tmp_path: Path) -> None:
     for scores, labels, message in [
         (LOGITS, LABELS[1:], r"20 rows, but .* 19"),
         (LOGITS.T.copy(), LABELS, r"3 rows, but .* 20"),
-        (LOGITS[:, 0].copy(), LABELS, r"must have shape \(N, C\), .* got \(20,\)"),
+        (LOGITS[:, 0].copy(), LABELS, r"one score per example, which is for two classes, but its labels are 0, 1, 2"),
+        (LOGITS[None], LABELS, r"must have shape \(N, C\), .* got \(1, 20, 3\)"),
         (LOGITS.astype(int), LABELS, r"must be floating point, got int64"),
-        (LOGITS, LABELS[:, None], r"shape \(N,\).* \(20, 1\)"),
-        (LOGITS, LABELS.astype(float), r"must be integers .* got float64"),
-        (LOGITS, LABELS > 0, r"must be integers .* got bool"),
+        (LOGITS, np.stack([LABELS, LABELS], 1), r"shape \(N,\).* \(20, 2\)"),
+        (LOGITS, LABELS + 0.5, r"must be integers or class names; the label in row 0 .* is [0-9].5"),
+        (LOGITS.astype(int), np.stack([LABELS, LABELS], 1), r"must be floating point.*Also: .*shape \(N,\)"),
         (LOGITS[:0], LABELS[:0], "contains no examples"),
         (LOGITS[:, :0], LABELS, "has 0 classes"),
     ]:
@@ -71,9 +73,15 @@ def test_missing_names_list_those_found(tmp_path: Path) -> None:
     assert "has no 'logits' or 'probs'; found scores, labels" in refusal(tmp_path / "a.npz")
     assert "unclear whether 'scores' holds logits or probabilities" in refusal(tmp_path / "a.npz", scores="scores")
     assert "has no 'z'; found scores, labels" in refusal(tmp_path / "a.npz", scores="z")
-    np.savez(tmp_path / "a.npz", logits=LOGITS, y=LABELS)
-    assert "has no 'labels'; found logits, y" in refusal(tmp_path / "a.npz")
-    assert "has no 'probs'; found logits, y" in refusal(tmp_path / "a.npz", kind="probs")
+    np.savez(tmp_path / "a.npz", logits=LOGITS, z=LABELS)
+    assert "has no 'labels'; found logits, z" in refusal(tmp_path / "a.npz")
+    assert "has no 'probs'; found logits, z" in refusal(tmp_path / "a.npz", kind="probs")
+    np.savez(tmp_path / "a.npz", outputs=LOGITS, z=LABELS)  # everything at once
+    assert re.search(
+        r"has no 'labels'; .*--labels NAME.* Also: .* has no 'logits' or 'probs'; .*--scores NAME --kind logits.*"
+        r"contains outputs float32 \(20, 3\), z int64 \(20,\)",
+        refusal(tmp_path / "a.npz"),
+    )
     np.savez(tmp_path / "a.npz", logits=LOGITS, probs=PROBS, labels=LABELS)
     assert "has logits and probs; set --kind" in refusal(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", probabilities=PROBS, probs=PROBS, labels=LABELS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from singleshot.common.checks import (
-    FINITE,
+    LOGITS,
     PROBABILITIES,
     as_tensor,
     check_labels,
     check_rows,
     check_scores,
-    finite_rows,
+    logit_rows,
     probability_rows,
 )
 from singleshot.uncertainty import at_least_float32
@@ -45,14 +45,15 @@ class ScoredBatch:
     (tensor([0.9000, 0.7000]), tensor([ True, False]), tensor([0, 1]))
     """
 
-    kind: Literal["logits", "probs"]  # what the scores are
-    scores: Tensor  # (N, C) as given, on any device
+    kind: Literal["logits", "probs", "confidence"]  # what the scores are
+    scores: Tensor  # (N, C) as given, on any device; the confidences (N, 1) if only these are known
     labels: Tensor  # (N,) int64, on the CPU
     confidence: Tensor  # (N,) probability of the predicted class; float64, or in the dtype of probs for exact bin edges
     correct: Tensor  # (N,) whether the predicted class, the first of the largest, is the label
-    nll: Tensor  # (N,) −log p(y)
-    brier: Tensor  # (N,) Σ_c (p(c) − [c = y])²
+    nll: Tensor  # (N,) −log p(y); NaN if only the confidence is known
+    brier: Tensor  # (N,) Σ_c (p(c) − [c = y])²; NaN if only the confidence is known
     doubt: Tensor | None = None  # (N,) 1 − confidence to full relative precision, for logits
+    top_class: Tensor | None = None  # (N,) the predicted class, if only its confidence is known
 
     @classmethod
     def of(cls, *, logits: Any = None, probs: Any = None, labels: Any, checked: bool = False) -> ScoredBatch:
@@ -67,7 +68,7 @@ class ScoredBatch:
         scores = as_tensor(logits if probs is None else probs, kind)
         check_scores(scores, ("(N, C)",), name=kind)
         labels = check_labels(as_tensor(labels, "labels"), *scores.shape)
-        valid_rows, requirement = (finite_rows, FINITE) if kind == "logits" else (probability_rows, PROBABILITIES)
+        valid_rows, requirement = (logit_rows, LOGITS) if kind == "logits" else (probability_rows, PROBABILITIES)
         parts = []
         for rows in _chunks(scores):
             if not checked:
@@ -83,22 +84,57 @@ class ScoredBatch:
             return cls(kind, scores, labels.cpu(), first.to(scores.dtype), correct, nll, brier)
         return cls(kind, scores, labels.cpu(), 1 - first, correct, nll, brier, doubt=first)
 
+    @classmethod
+    def of_top_class(cls, *, confidence: Any, predicted: Any, labels: Any) -> ScoredBatch:
+        """Validate and reduce predictions (N,) of which only the confidence (N,) is known, and labels (N,).
+
+        Their NLL and Brier score are NaN: they need the probability of every class.
+
+        >>> batch = ScoredBatch.of_top_class(confidence=[0.9, 0.7], predicted=[0, 1], labels=[0, 0])
+        >>> batch.confidence, batch.correct, batch.nll
+        (tensor([0.9000, 0.7000]), tensor([ True, False]), tensor([nan, nan]))
+        """
+        scores = as_tensor(confidence, "confidence").cpu()
+        check_scores(scores, ("(N)",), name="confidence")
+        scores = scores.unsqueeze(1)
+        predicted, labels = (as_tensor(values, "labels").cpu() for values in (predicted, labels))
+        predicted, labels = (check_labels(values, len(scores), 2**62) for values in (predicted, labels))
+        check_rows(scores, lambda rows: ((rows >= 0) & (rows <= 1)).all(1), "confidence must lie in [0, 1]")
+        unknown = torch.full_like(scores[:, 0], torch.nan)
+        correct = predicted == labels
+        return cls("confidence", scores, labels, scores[:, 0], correct, unknown, unknown, top_class=predicted)
+
     def __len__(self) -> int:
         return len(self.labels)
 
     def chunks(self) -> Iterator[ScoredBatch]:
         """Split the batch into pieces whose scores fit into the cache."""
         for rows in _chunks(self.scores):
-            values = (self.scores, self.labels, self.confidence, self.correct, self.nll, self.brier, self.doubt)
-            yield ScoredBatch(self.kind, *(None if value is None else value[rows] for value in values))  # type: ignore[arg-type]
+            yield ScoredBatch(
+                **{
+                    name: value[rows] if isinstance(value, Tensor) else value for name, value in vars(self).items()
+                }
+            )
 
     def probs(self) -> Tensor:
         """Return the probability of every class (N, C), on the CPU."""
+        if self.kind == "confidence":
+            raise ValueError("only the confidence of the predicted class is known, not the probability of every class")
         return (at_least_float32(self.scores).softmax(1) if self.kind == "logits" else self.scores).cpu()
+
+    def of_class(self, index: int) -> ScoredBatch:
+        """Return a batch whose confidence is the probability of one class, and that is correct if this is the label.
+
+        Its calibration is that of the probability of the class.
+        """
+        probability = self.scores.double().softmax(1)[:, index] if self.kind == "logits" else self.scores[:, index]
+        is_class = self.labels == index
+        brier = (probability.cpu() - is_class.double()).square()
+        return replace(self, confidence=probability.cpu(), correct=is_class, brier=brier, doubt=None)
 
     def predicted(self) -> Tensor:
         """Return the predicted class of each example (N,), on the CPU."""
-        return self.scores.argmax(1).cpu()
+        return self.scores.argmax(1).cpu() if self.top_class is None else self.top_class
 
 
 def _chunks(scores: Tensor) -> Iterator[slice]:

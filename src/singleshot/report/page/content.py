@@ -154,7 +154,7 @@ def _metric_column(name: str) -> dict[str, Any]:
 
 def _estimate(name: str, evaluation: Evaluation) -> dict[str, float | bool | None]:
     interval = evaluation.intervals.get(name)
-    estimate = evaluation.metrics()[name]
+    estimate = evaluation.metrics().get(name, math.nan)  # unknown if only the predicted class is known
     return {
         "estimate": estimate,
         "infinite": math.isinf(estimate),  # JSON has no infinity
