@@ -81,6 +81,13 @@ def test_a_calibrated_file_keeps_the_ranks(tmp_path: Path) -> None:
     assert abs(adaptive_ece(tied) - expected) > 1e-5
 
 
+def test_rounding_errors_do_not_break_ties() -> None:
+    row = torch.randn(10, generator=torch.Generator().manual_seed(0)).half().float() * 3
+    permuted = torch.stack([row[torch.randperm(10, generator=torch.Generator().manual_seed(i))] for i in range(200)])
+    examples = Examples.of(logits=permuted, labels=torch.zeros(200, dtype=torch.int64))
+    assert len(risk_coverage(examples).coverage) == 1
+
+
 @pytest.mark.parametrize("classes", [2, 10, 32, 33, 100])
 def test_equal_rows_tie_wherever_they_are(classes: int) -> None:
     row = torch.randn(1, classes, generator=torch.Generator().manual_seed(0)) * 3

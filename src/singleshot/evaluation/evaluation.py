@@ -101,6 +101,8 @@ class Evaluation:
     def to_dict(self, accuracy: float | None = None) -> dict[str, Any]:
         """Every number as plain values for JSON, with the threshold for an accuracy if one is given."""
         found = {**self.source, **dict.fromkeys(METRICS), **self.metrics(), **result_dict(self.result)}
+        if self.top_class_only:
+            found["top_class_only"] = True
         if self.impossible:
             found["impossible"] = {"count": self.impossible, "rows": self.impossible_rows}
         if self.positive is not None:

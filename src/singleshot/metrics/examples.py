@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from singleshot.common.checks import (
     logit_rows,
     probability_rows,
 )
+from singleshot.common.text import listed
 from singleshot.uncertainty import at_least_float32
 
 Values = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -59,15 +61,17 @@ class ScoredBatch:
     def of(cls, *, logits: Any = None, probs: Any = None, labels: Any, checked: bool = False) -> ScoredBatch:
         """Validate and reduce scores (N, C), given as logits or as probabilities, and labels (N,).
 
-        Tensors, numpy arrays, pandas objects and nested lists are accepted. Set ``checked`` for scores that are known
-        to be finite logits or probabilities.
+        Tensors, numpy arrays, pandas objects and nested lists are accepted; labels can be the names of the columns of a
+        DataFrame of scores. Set ``checked`` for scores that are known to be logits or probabilities.
         """
         if (logits is None) == (probs is None):
             raise ValueError("pass either logits= or probs=, together with labels=")
         kind: Literal["logits", "probs"] = "logits" if probs is None else "probs"
-        scores = as_tensor(logits if probs is None else probs, kind)
+        given = logits if probs is None else probs
+        scores = as_tensor(given, kind)
         check_scores(scores, ("(N, C)",), name=kind)
-        labels = check_labels(as_tensor(labels, "labels"), *scores.shape)
+        labels = as_tensor(_named_columns(given, labels), "labels")
+        labels = check_labels(labels.squeeze(1) if labels.ndim == 2 and labels.shape[1] == 1 else labels, *scores.shape)
         valid_rows, requirement = (logit_rows, LOGITS) if kind == "logits" else (probability_rows, PROBABILITIES)
         parts = []
         for rows in _chunks(scores):
@@ -137,6 +141,26 @@ class ScoredBatch:
         return self.scores.argmax(1).cpu() if self.top_class is None else self.top_class
 
 
+def _named_columns(scores: Any, labels: Any) -> Any:
+    """Return labels that are names of the columns of a DataFrame as the indices of these columns."""
+    if not hasattr(scores, "columns"):
+        return labels
+    names = list(scores.columns)
+    values = np.asarray(labels).ravel()
+    if values.dtype.kind in "iu":
+        if all(isinstance(name, Integral) for name in names) and names != list(range(len(names))):
+            raise ValueError(
+                f"labels are ambiguous: the columns are the classes {listed([str(name) for name in names])}, which are "
+                "not their indices; pass scores.to_numpy() with indices, or name the columns and labels by text"
+            )
+        return labels
+    index = {str(name): place for place, name in enumerate(names)}
+    unknown = [label for label in dict.fromkeys(map(str, values.tolist())) if label not in index]
+    if unknown:
+        raise ValueError(f"unknown labels {listed(unknown, 5)}; the columns are {listed(list(index))}")
+    return np.array([index[str(label)] for label in values.tolist()], dtype=np.int64)
+
+
 def _chunks(scores: Tensor) -> Iterator[slice]:
     size = max(1, CHUNK_ELEMENTS // scores.shape[1])
     return (slice(first, first + size) for first in range(0, len(scores), size))
@@ -167,12 +191,15 @@ class Examples:
             raise ValueError(f"Examples need fields of one shape (N,) with at least one example, got {shapes}")
 
     def descending(self) -> NDArray[np.float64]:
-        """Return a float64 key (N,) that increases as the confidence decreases, and ties only where that ties.
+        """Return a float64 key (N,) that increases as the confidence decreases, to rank examples by.
 
-        A confidence within 1e-16 of 1 is 1 in float64, so 1 − confidence is the key if it is known.
+        A confidence within 1e-16 of 1 is 1 in float64, so 1 − confidence is the key if it is known. It is rounded to 44
+        bits, about 13 digits, so that rounding errors do not break ties.
         """
-        key = -self.confidence.double() if self.doubt is None else self.doubt
-        return np.asarray(key.numpy(), dtype=np.float64)
+        if self.doubt is None:
+            return np.asarray(-self.confidence.double().numpy())
+        bits = self.doubt.numpy().view(np.int64)
+        return np.asarray(((bits + 2**7) & -(2**8)).view(np.float64))
 
     def __len__(self) -> int:
         return len(self.confidence)

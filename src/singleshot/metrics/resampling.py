@@ -32,9 +32,9 @@ class SortedExamples:
     def __init__(self, examples: Examples, bins: int) -> None:
         check_size("bins", bins, least=1)
         key = examples.descending()
-        self.order: Ints = np.argsort(key, kind="stable")  # original positions
-        key = key[self.order]
-        self.confidence = examples.confidence.double().numpy()[self.order]
+        confidence = examples.confidence.double().numpy()
+        self.order: Ints = np.lexsort((-confidence, key))  # original positions
+        key, self.confidence = key[self.order], confidence[self.order]
         self.wrong = 1 - examples.correct.numpy()[self.order].astype(np.int64)
         self.brier = examples.brier.double().numpy()[self.order]
         nll = examples.nll.double().numpy()[self.order]
