@@ -49,7 +49,12 @@ def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("singleshot.predictions.arrays.BLOCK_BYTES", 5000)
     (tmp_path / "a.csv").write_text("label,note,prob_a,prob_b\n" + f"a,{'x' * 1000},1,0\n" * 20)
     names = np.array(["a", "b" * 250])
-    np.savez(tmp_path / "a.npz", probs=np.full((20, 2), 0.5), labels=np.array(["a"] * 20, names.dtype), class_names=["a", "b"])
+    np.savez(
+        tmp_path / "a.npz",
+        probs=np.full((20, 2), 0.5),
+        labels=np.array(["a"] * 20, names.dtype),
+        class_names=["a", "b"],
+    )
     for file in ("a.csv", "a.npz"):
         lengths = [len(chunk.labels) for chunk in read_predictions(tmp_path / file).chunks()]
         assert sum(lengths) == 20

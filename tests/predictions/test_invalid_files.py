@@ -30,7 +30,12 @@ def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -
     # The headings of a .csv file are line 1, so row 17 is line 19.
     place = "line 19" if name.startswith("csv") else r"row 17 \(counted from 0\)"
     cases = [
-        ("logits", changed(LOGITS, 17, [1, np.nan, 2]), LABELS, f"logits must be finite .*; {place} has nan for class 1"),
+        (
+            "logits",
+            changed(LOGITS, 17, [1, np.nan, 2]),
+            LABELS,
+            f"logits must be finite .*; {place} has nan for class 1",
+        ),
         ("logits", changed(LOGITS, 17, [1, 2, np.inf]), LABELS, f"{place} has inf for class 2"),
         ("logits", changed(LOGITS, 17, [-np.inf] * 3), LABELS, f"{place} has -inf for class 0"),
         ("probs", changed(PROBS, 17, [0.5, 0.25, 0.5]), LABELS, f"{place} has .* and sum 1.25"),

@@ -61,7 +61,10 @@ def test_invalid_parquet(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     for columns, message in [
         ({"label": [0, None], **PAIR}, "no label in row 1"),
-        ({"label": [0.5, 1.0], **PAIR}, "labels must be integers or class names; the label in row 0 (counted from 0) is 0.5"),
+        (
+            {"label": [0.5, 1.0], **PAIR},
+            "labels must be integers or class names; the label in row 0 (counted from 0) is 0.5",
+        ),
         ({"label": [0, 0], "prob_a": [0.5, None], "prob_b": [0.5, 1.0]}, "row 1 (counted from 0) has nan for class 0"),
         ({"label": [0, 0], "prob_a": ["1", "1"]}, "column 'prob_a' must hold numbers, got string"),
         ({"label": [0, 0], "probs": [[1.0], [0.5, 0.5]]}, "row 1 (counted from 0) has 2 scores, row 0 has 1"),

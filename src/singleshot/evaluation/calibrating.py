@@ -78,9 +78,7 @@ def _rescale_top_class(
     results = []
     for values in (chunk.scores[:, 0], confidence):
         calibration = Calibration(bins=bins)
-        calibration.add(
-            ScoredBatch.of_top_class(confidence=values, predicted=chunk.predicted, labels=chunk.labels)
-        )
+        calibration.add(ScoredBatch.of_top_class(confidence=values, predicted=chunk.predicted, labels=chunk.labels))
         results.append(calibration.compute())
     if output is not None:
         assert chunk.predicted is not None

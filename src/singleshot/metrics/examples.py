@@ -115,9 +115,7 @@ class ScoredBatch:
         """Split the batch into pieces whose scores fit into the cache."""
         for rows in _chunks(self.scores):
             yield ScoredBatch(
-                **{
-                    name: value[rows] if isinstance(value, Tensor) else value for name, value in vars(self).items()
-                }
+                **{name: value[rows] if isinstance(value, Tensor) else value for name, value in vars(self).items()}
             )
 
     def probs(self) -> Tensor:

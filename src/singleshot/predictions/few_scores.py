@@ -81,7 +81,12 @@ def _with_outcomes(path: Path, read_blocks: BlockReader) -> BlockReader:
 
 def _binary(predictions: Predictions, positive: str | None) -> Predictions:
     """Add the probability, or the logit 0, of the negative class."""
-    path, read_blocks, kind, names = predictions.path, predictions.read_blocks, predictions.kind, predictions.class_names
+    path, read_blocks, kind, names = (
+        predictions.path,
+        predictions.read_blocks,
+        predictions.kind,
+        predictions.class_names,
+    )
     labels = _distinct(path, read_blocks)
     if names is not None and len(names) == 2:  # stored in the file
         index = {**{name: place for place, name in enumerate(names)}, "0": 0, "1": 1}

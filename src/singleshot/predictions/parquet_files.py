@@ -59,9 +59,7 @@ def _open(path: Path, selection: Selection, opened: Opened) -> Predictions:
                     yield Block(scores, labels, predicted=other[0] if other else None)
                 first += len(scores)
 
-    return Predictions(
-        path, layout.kind, classes, count, layout.class_names, read_blocks, is_unclear=layout.is_unclear
-    )
+    return Predictions(path, layout.kind, classes, count, layout.class_names, read_blocks, is_unclear=layout.is_unclear)
 
 
 @contextmanager
