@@ -1,4 +1,4 @@
-"""Commands on files with one score per example: the confidence of the predicted class, or that of the positive class."""
+"""Commands on files with one score per example: of the predicted class, or of the positive class."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
+import torch
 
 from predictions.kinds import DIAGNOSES, cancer, digits
 from singleshot.cli.main import main
@@ -61,8 +62,9 @@ def test_calibrate_the_confidence(
     assert json.loads(capsys.readouterr().out)["ece"] == found["after"]["ece"]
 
     fixed, test, val = (read_predictions(name).load() for name in ("fixed.npz", "test.csv", "val.csv"))
+    assert val.predicted is not None
     order = np.argsort(val.scores[:, 0])
-    confidence, correct = val.scores[order, 0], (val.predicted == val.labels)[order].astype(float)
+    confidence, correct = val.scores[order, 0], np.equal(val.predicted, val.labels)[order].astype(float)
     if method == "isotonic":
         from sklearn.isotonic import isotonic_regression
 
@@ -73,21 +75,15 @@ def test_calibrate_the_confidence(
     else:
         starts = [0]
         for cut in range(1, 15):
-            start = int(np.searchsorted(confidence, confidence[cut * 200 // 15]))
-            starts += [start] if start > starts[-1] else []
+            first = int(np.searchsorted(confidence, confidence[cut * 200 // 15]))
+            starts += [first] if first > starts[-1] else []
         edges = [(confidence[s - 1] + confidence[s]) / 2 for s in starts[1:]]
         means = np.add.reduceat(correct, starts) / np.diff([*starts, 200])
         expected = means[np.searchsorted(edges, test.scores[:, 0])]
     expected = (expected + (test.scores[:, 0] + 0.5) / 2 / 201) / (1 + 1 / 201)
     np.testing.assert_allclose(fixed.scores[:, 0], expected, atol=1e-12)
     with pytest.raises(ValueError, match="classes of the fit"):
-        scaling.load("s.json")(np_logits())
-
-
-def np_logits() -> object:
-    import torch
-
-    return torch.zeros(2, 3)
+        scaling.load("s.json")(torch.zeros(2, 3))
 
 
 def test_a_temperature_needs_the_scores_of_every_class(capsys: pytest.CaptureFixture[str]) -> None:

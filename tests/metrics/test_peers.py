@@ -5,7 +5,6 @@ Each test is skipped without its library: ``pip install 'singleshot[bench]'``.
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from functools import cache
 from typing import Any

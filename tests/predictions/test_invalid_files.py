@@ -99,6 +99,44 @@ def test_missing_names_list_those_found(tmp_path: Path) -> None:
         read_predictions(tmp_path / "a.npz", kind="scores")  # type: ignore[arg-type]
 
 
+def test_all_faults_of_a_file_are_reported_at_once(tmp_path: Path) -> None:
+    probs, labels = PROBS.copy(), LABELS.copy()
+    probs[3] *= 1.1
+    probs[12] *= 1.5
+    labels[5] = 7
+    np.savez(tmp_path / "a.npz", probs=probs, labels=labels)
+    assert re.search(
+        r"labels must lie in \[0, 3\).* row 5 .* is 7\. Also: .*row 3 .* sum 1.1; 2 of 20 rows are invalid, the worst "
+        r"is row 12 .* sum 1.5; --normalize",
+        refusal(tmp_path / "a.npz"),
+    )
+    labels[5] = 0
+    np.savez(tmp_path / "a.npz", probs=probs, labels=labels)
+    found = read_predictions(tmp_path / "a.npz", normalize=True).load().scores
+    np.testing.assert_allclose(found, PROBS / PROBS.sum(1, keepdims=True, dtype=np.float64), rtol=1e-6)
+    probs[4] = 0
+    np.savez(tmp_path / "a.npz", probs=probs, labels=labels)
+    assert "row 4 (counted from 0) has nan for class 0" in refusal(tmp_path / "a.npz", normalize=True)
+    np.savez(tmp_path / "a.npz", logits=LOGITS, labels=labels)
+    assert "only probabilities can be normalized" in refusal(tmp_path / "a.npz", normalize=True)
+
+
+def test_columns_that_are_not_scores_are_listed_first(tmp_path: Path) -> None:
+    headings = [f"prob_{index}" for index in range(50)]
+    (tmp_path / "a.csv").write_text(",".join([*headings, "species", "image"]) + "\n" + ",".join(["0"] * 52) + "\n")
+    assert "has no 'labels'; found species, image, prob_0, prob_1" in refusal(tmp_path / "a.csv")
+
+
+def test_probabilities_that_rounding_explains(tmp_path: Path) -> None:
+    thirds = [[0.33, 0.33, 0.33], [0.5, 0.25, 0.25]]
+    np.savez(tmp_path / "a.npz", probs=np.array(thirds), labels=[0, 1])
+    np.testing.assert_array_equal(read_predictions(tmp_path / "a.npz").load().scores, thirds)
+    np.savez(tmp_path / "a.npz", probs=np.array([[0.33, 0.33, 0.32], [0.5, 0.25, 0.25]]), labels=[0, 1])
+    assert "row 0 (counted from 0) has values from 0.32 to 0.33 and sum 0.98; --normalize" in refusal(
+        tmp_path / "a.npz"
+    )
+
+
 def test_unsupported_tensor_type(tmp_path: Path) -> None:
     save_file({"logits": LOGITS, "labels": LABELS.astype(np.uint16)}, tmp_path / "a.safetensors")
     assert "tensor 'labels' has the unsupported type U16" in refusal(tmp_path / "a.safetensors")

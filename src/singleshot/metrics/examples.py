@@ -114,9 +114,8 @@ class ScoredBatch:
     def chunks(self) -> Iterator[ScoredBatch]:
         """Split the batch into pieces whose scores fit into the cache."""
         for rows in _chunks(self.scores):
-            yield ScoredBatch(
-                **{name: value[rows] if isinstance(value, Tensor) else value for name, value in vars(self).items()}
-            )
+            parts: dict[str, Any] = {name: one[rows] for name, one in vars(self).items() if isinstance(one, Tensor)}
+            yield replace(self, **parts)
 
     def probs(self) -> Tensor:
         """Return the probability of every class (N, C), on the CPU."""

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from singleshot.predictions.file import Block, BlockReader, Predictions, StoredPasses
 from singleshot.common.text import listed
+from singleshot.predictions.file import Block, BlockReader, Predictions, StoredPasses
 from singleshot.predictions.names import ARRAY_KINDS, Kind, known
 from singleshot.predictions.selection import Selection, all_found, find_array, find_labels, find_passes, find_top_class
 
@@ -58,7 +58,7 @@ def open_arrays(
         raise ValueError(f"{error}. The file contains {listed(stored)}") from None
     passes = find_passes(path, names, (scores, labels))
     read_passes = None if passes is None else (by_name[passes[0]], passes[1])
-    return from_arrays(path, kind, by_name[scores], by_name[labels], read_passes)
+    return from_arrays(path, kind, by_name[scores], by_name[labels], passes=read_passes)
 
 
 def from_arrays(
@@ -66,6 +66,7 @@ def from_arrays(
     kind: Kind,
     scores: StoredArray,
     labels: StoredArray,
+    *,
     passes: tuple[StoredArray, Kind] | None = None,
     predicted: StoredArray | None = None,
 ) -> Predictions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from singleshot.common.text import listed
 from singleshot.predictions.names import (
@@ -31,6 +31,10 @@ TOP_CLASS = (
 )
 
 
+First = TypeVar("First")
+Second = TypeVar("Second")
+
+
 class Selection(NamedTuple):
     """The names and the kind that the caller specifies."""
 
@@ -49,7 +53,6 @@ class Layout(NamedTuple):
     class_names: tuple[str, ...] | None
     labels: int
     predicted: int | None = None
-    states_correct: bool = False  # whether the labels state if the prediction is correct
     is_unclear: bool = False  # whether a confidence can be the probability of the positive class
 
 
@@ -154,26 +157,31 @@ def find_columns(path: Path, headings: Sequence[str], selection: Selection) -> L
     if top is not None:
         place = headings.index
         predicted = None if top.predicted is None else place(top.predicted)
-        columns, labels = (place(top.confidence),), place(top.labels)
-        return Layout("confidence", columns, None, labels, predicted, top.predicted is None, top.is_unclear)
+        return Layout(
+            kind="confidence",
+            columns=(place(top.confidence),),
+            class_names=None,
+            labels=place(top.labels),
+            predicted=predicted,
+            is_unclear=top.is_unclear,
+        )
     label, (kind, columns, names) = all_found(
         lambda: find_labels(path, headings, selection), lambda: _find_score_columns(path, headings, selection)
     )
     return Layout(kind, columns, names, headings.index(label))
 
 
-def all_found(first: Callable[[], str], second: Callable[[], ScoreColumns]) -> tuple[str, ScoreColumns]:
+def all_found(find_first: Callable[[], First], find_second: Callable[[], Second]) -> tuple[First, Second]:
     """Return what both functions find, or raise one error with the messages of both."""
-    found: list[str | ScoreColumns] = []
-    errors = []
-    for find in (first, second):
+    try:
+        first = find_first()
+    except ValueError as error:
         try:
-            found.append(find())
-        except ValueError as error:
-            errors.append(str(error))
-    if errors:
-        raise ValueError(". Also: ".join(errors))
-    return found[0], found[1]  # type: ignore[return-value]
+            find_second()
+        except ValueError as other:
+            raise ValueError(f"{error}. Also: {other}") from None
+        raise
+    return first, find_second()
 
 
 ScoreColumns = tuple[Kind, tuple[int, ...], tuple[str, ...] | None]
