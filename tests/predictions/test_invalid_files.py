@@ -170,3 +170,52 @@ def test_class_names_must_fit(tmp_path: Path) -> None:
     )
     save_file({"logits": LOGITS, "labels": LABELS}, tmp_path / "a.safetensors", {"class_names": "a,b,c"})
     assert "must be a JSON list of names, got 'a,b,c'" in refusal(tmp_path / "a.safetensors")
+
+
+def test_faults_of_a_single_score_have_a_row(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.1, 1.5]), labels=[0, 1, 1])
+    assert re.search(r"row 2 .* has values from -0.5 to 1.5 .*--kind logits", refusal(tmp_path / "a.npz"))
+    np.savez(tmp_path / "a.npz", logits=np.array([0.5, np.nan]), labels=[0, 1])
+    assert "row 1 (counted from 0) has nan for class 1" in refusal(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", confidence=np.array([0.5, 1.2]), predicted=[0, 1], labels=[0, 1])
+    assert "confidences must lie in [0, 1]; row 1 (counted from 0) has 1.2" in refusal(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=["a", "b"], class_names=["a", "b"])
+    assert read_predictions(tmp_path / "a.npz").positive == "b"
+    for labels, message in [(["a", "c"], "unknown labels c; the classes are a, b"), ([0, 5], "unknown labels 5")]:
+        np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=labels, class_names=["a", "b"])
+        assert message in refusal(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=["a", "a"])
+    assert "every label is 'a'; set --positive" in refusal(tmp_path / "a.npz")
+    assert "the positive class 'x' is not among the labels a" in refusal(tmp_path / "a.npz", positive="x")
+    np.savez(tmp_path / "a.npz", confidence=np.array([0.5, 0.2]), correct=["yes", "maybe"])
+    assert "correctness must be 0 or 1, or true or false; found maybe" in refusal(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", logits=LOGITS, labels=LABELS)
+    assert "--positive is for files with a single score" in refusal(tmp_path / "a.npz", positive="x")
+    assert "has no confidence and predicted class" in refusal(tmp_path / "a.npz", kind="confidence")
+
+
+def test_invalid_json_lines(tmp_path: Path) -> None:
+    for text, message in [
+        ("[1, 2]\n", "line 1: not a JSON object"),
+        ('{"label": 0, "probs": [0.5, 0.5]}\n{"label": 0', "line 2: not a JSON object"),
+        (
+            '{"label": 0, "probs": [0.5, 0.5]}\n{"label": 0, "probs": [1.0]}\n',
+            "line 2: 1 scores, but the first line has 2",
+        ),
+        ('{"label": 0, "probs": [0.5, 0.5]}\n{"label": 0, "probs": ["a", 1]}\n', "line 2: a score is not a number"),
+        (
+            '{"label": 0, "probs": [0.5, 0.5]}\n\n{"probs": [0.5, 0.5]}\n',
+            "line 3: no 'label', which the first line has",
+        ),
+        ('{"label": 0, "prob_a": 0.5, "prob_b": 0.5}\n{"label": 0, "prob_a": 1}\n', "line 2: no 'prob_b', which"),
+        ('{"label": null, "prob_a": 0.5, "prob_b": 0.5}\n', "line 1: 'label' must be an integer or a class name"),
+        ('{"label": 0, "x": [0.5, 0.5]}\n', "has no 'logits' or 'probs'; found x"),
+        ("\n\n", "contains no examples"),
+        ("[" * 100_000, "not a JSON object"),
+    ]:
+        (tmp_path / "a.jsonl").write_text(text)
+        assert message in refusal(tmp_path / "a.jsonl"), refusal(tmp_path / "a.jsonl")
+    (tmp_path / "a.feather").write_bytes(b"no feather")
+    assert "is damaged or not a feather file" in refusal(tmp_path / "a.feather")
+    (tmp_path / "a.csv.zst").write_bytes(b"not compressed")
+    assert "damaged" in refusal(tmp_path / "a.csv.zst")

@@ -81,15 +81,10 @@ def _with_outcomes(path: Path, read_blocks: BlockReader) -> BlockReader:
 
 def _binary(predictions: Predictions, positive: str | None) -> Predictions:
     """Add the probability, or the logit 0, of the negative class."""
-    path, read_blocks, kind, names = (
-        predictions.path,
-        predictions.read_blocks,
-        predictions.kind,
-        predictions.class_names,
-    )
+    path, read_blocks, names = predictions.path, predictions.read_blocks, predictions.class_names
     labels = _distinct(path, read_blocks)
     if names is not None and len(names) == 2:  # stored in the file
-        index = {**{name: place for place, name in enumerate(names)}, "0": 0, "1": 1}
+        index = {"0": 0, "1": 1, "False": 0, "True": 1, **{name: place for place, name in enumerate(names)}}
         labels, (negative, positive) = tuple(sorted(set(labels) - set(index))), names
         if labels:
             raise ValueError(f"{path}: unknown labels {listed(labels, 5)}; the classes are {listed(names)}")
@@ -99,15 +94,7 @@ def _binary(predictions: Predictions, positive: str | None) -> Predictions:
     def read(rows: int) -> Iterator[Block]:
         for block in read_blocks(rows):
             scores = native(block.scores).astype(np.float64)
-            invalid = ~((scores >= 0) & (scores <= 1)).all(1) if kind == "probs" else np.isnan(scores).any(1)
-            if invalid.any():
-                row = int(invalid.argmax())
-                where = f"line {block.lines[row]}" if block.lines else f"row {row} of a block"
-                raise ValueError(
-                    f"{path}: the probability of {positive!r} must lie in [0, 1], got {scores[row, 0]:g} in {where}; "
-                    "if the scores are logits, set --kind logits"
-                )
-            other = 1 - scores if kind == "probs" else np.zeros_like(scores)
+            other = 1 - scores if predictions.kind == "probs" else np.zeros_like(scores)
             found = np.array([index[text] for text in label_texts(block.labels)], dtype=np.int64)
             yield Block(np.concatenate([other, scores], axis=1), found, block.lines)
 

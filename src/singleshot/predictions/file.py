@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import gzip
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -228,8 +227,9 @@ def damage_reported(path: Path) -> Iterator[None]:
     try:
         yield
     except (*DAMAGE, OSError) as error:
-        # A damaged archive makes zipfile seek to a negative offset, which is invalid.
-        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno != errno.EINVAL:
+        # A damaged archive makes zipfile seek to a negative offset, which is invalid. Errors of gzip and
+        # zstd have no number.
+        if isinstance(error, OSError) and error.errno not in {None, errno.EINVAL}:
             raise
         reason = f"damaged, incomplete or encrypted, or its ending is wrong: {printable(str(error))}"
         raise ValueError(f"{path} is {reason}") from None

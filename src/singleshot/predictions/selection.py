@@ -218,7 +218,8 @@ def _find_score_columns(path: Path, headings: Sequence[str], selection: Selectio
     numbered = [(index, name) for index, name in enumerate(headings) if _is_number(name) and name != label]
     if kind is not None and numbered:
         return _in_class_order(kind, numbered)
-    others = [(i, name) for i, name in enumerate(headings) if name != label and plain(name) not in NOT_SCORES]
+    unused = {*NOT_SCORES, *PREDICTED, *CONFIDENCE}
+    others = [(i, name) for i, name in enumerate(headings) if name != label and plain(name) not in unused]
     if kind is not None and others:
         return _in_class_order(kind, others)
     expected = f"{kind.removesuffix('s')}_CLASS" if kind else "logit_CLASS or prob_CLASS"

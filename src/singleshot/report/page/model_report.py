@@ -146,14 +146,14 @@ def _describe(evaluation: Evaluation, replicates: int | None) -> str:
 def command_line(command: str, *arguments: Path | str, **options: Any) -> str:
     """Return a singleshot command that can be pasted into a shell; options with their default value are omitted.
 
-    >>> command_line("evaluate", Path("-a b.npz"), labels_are="names", split="test", replicates=None)
-    "singleshot evaluate './-a b.npz' --labels-are names"
+    >>> command_line("evaluate", Path("-a b.npz"), labels_are="names", normalize=True, split="test", replicates=None)
+    "singleshot evaluate './-a b.npz' --labels-are names --normalize"
     """
     # A path that starts with "-" would be read as a flag.
     words = [f"./{one}" if isinstance(one, Path) and str(one).startswith("-") else str(one) for one in arguments]
     for name, value in options.items():
-        if value is not None and value != DEFAULTS.get(name):
-            words += [f"--{name.replace('_', '-')}", str(value)]
+        if value is not None and value is not False and value != DEFAULTS.get(name):
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     return shlex.join(["singleshot", command, *words])
 
 
