@@ -150,7 +150,7 @@ def test_figures(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
 INVALID: list[tuple[list[str], str]] = [
     ([], "give a file of predictions or a run"),
     (["absent.npz"], "absent.npz: no such file"),
-    (["test.pkl"], "test.pkl has an unknown format"),
+    (["test.pkl"], "test.pkl has an unsupported format"),
     (["test.npz", "--kind", "probs"], "test.npz has no 'probs'; found logits, labels, class_names"),
     (["test.npz", "--replicates", "-1"], "replicates must be "),
     (["test.npz", "--bins", "0"], "bins must be "),

@@ -77,7 +77,7 @@ def test_control_characters_in_warnings_are_escaped(
     monkeypatch.chdir(tmp_path)
     logits = np.random.default_rng(0).normal(size=(40, 3))
     np.savez("few\x1b[2J.npz", logits=logits, labels=np.arange(40) % 3)
-    np.savez("test.npz", logits=logits, labels=np.arange(40) % 3)
+    np.savez("test.npz", logits=logits + 1, labels=np.arange(40) % 3)
 
     def warn(fitted: Predictions, _: object) -> None:
         warnings.warn(f"{fitted.path} is strange", stacklevel=2)

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -54,11 +55,12 @@ def test_the_digest_depends_on_labels_only() -> None:
     assert Examples.of(logits=logits, labels=labels.flip(0)).labels_digest != digest
 
 
-def test_float32_examples_take_13_bytes() -> None:
+def test_float32_examples_take_25_bytes() -> None:
     logits, labels = predictions()
     examples = Examples.of(logits=logits.float(), labels=labels)
-    fields = (examples.confidence, examples.correct, examples.nll, examples.brier)
-    assert sum(field.element_size() for field in fields) == 13
+    assert examples.doubt is not None
+    fields = (examples.confidence, examples.correct, examples.nll, examples.brier, examples.doubt)
+    assert sum(field.element_size() for field in fields) == 25
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -95,3 +97,48 @@ def test_logits_near_the_largest_float32_have_a_finite_nll() -> None:
     calibration = ss.Calibration()
     calibration.update(logits=logits, labels=labels)
     assert calibration.compute().nll == pytest.approx(float(expected.mean()), rel=1e-6)
+
+
+def test_the_columns_of_a_frame_are_the_classes() -> None:
+    frame = pd.DataFrame([[0.7, 0.3], [0.4, 0.6], [0.9, 0.1]], columns=["cat", "dog"])
+    expected = Examples.of(probs=frame.to_numpy(), labels=[0, 1, 1])
+    for labels in (pd.Series(["cat", "dog", "dog"]), pd.Categorical(["cat", "dog", "dog"]), [[0], [1], [1]]):
+        found = Examples.of(probs=frame, labels=labels)
+        assert torch.equal(found.nll, expected.nll)
+        assert found.labels_digest == expected.labels_digest
+    calibration = ss.Calibration()
+    calibration.update(probs=frame, labels=["cat", "dog", "dog"])
+    assert calibration.compute().accuracy == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match=r"unknown labels cow; the columns are cat, dog"):
+        Examples.of(probs=frame, labels=["cat", "cow", "dog"])
+    with pytest.raises(ValueError, match=r"ambiguous: the columns are the classes 1, 2"):
+        Examples.of(probs=frame.set_axis([1, 2], axis=1), labels=[1, 0, 1])
+
+
+def test_minus_infinity_is_the_logit_of_probability_0() -> None:
+    logits = np.array([[0.0, -np.inf, 1.0], [2.0, -np.inf, -np.inf], [-np.inf, 0.0, 0.0]])
+    probs, labels = oracle.softmax(logits), np.array([2, 0, 0])
+    examples = Examples.of(logits=logits, labels=labels)
+    np.testing.assert_allclose(examples.confidence, probs.max(1), rtol=1e-15)
+    np.testing.assert_allclose(examples.brier, ((probs - np.eye(3)[labels]) ** 2).sum(1), rtol=1e-12)
+    assert examples.nll.isinf().tolist() == [False, False, True]
+    for bad in ([np.nan, 0, 0], [np.inf, 0, 0], [-np.inf] * 3):
+        with pytest.raises(ValueError, match="logits must be numbers"):
+            Examples.of(logits=np.array([bad, [0.0, 1, 2]], dtype=float), labels=[0, 1])
+
+
+def test_only_the_top_class_is_known() -> None:
+    batch = ScoredBatch.of_top_class(confidence=[0.9, 0.6, 0.7], predicted=[3, 1, 1], labels=[3, 1, 0])
+    calibration = ss.Calibration()
+    calibration.add(batch)
+    metrics = calibration.compute().metrics()
+    assert metrics["ece"] == pytest.approx((0.1 + 0.4 + 0.7) / 3)
+    assert "nll" not in metrics
+    assert "brier" not in metrics
+    assert batch.predicted().tolist() == [3, 1, 1]
+    restored = ss.Calibration.from_dict(calibration.to_dict()).compute()
+    assert restored.metrics() == metrics
+    with pytest.raises(ValueError, match="not the probability of every class"):
+        batch.probs()
+    with pytest.raises(ValueError, match=r"confidence must lie in \[0, 1\]"):
+        ScoredBatch.of_top_class(confidence=[1.5], predicted=[0], labels=[0])

@@ -65,7 +65,8 @@ def test_wrong_size_in_an_archive_is_detected(tmp_path: Path) -> None:
 
 def test_paths_that_are_not_files_of_predictions(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "absent.npz")
-    assert "has an unknown format; supported formats: .npz, .npy, .csv" in refusal(tmp_path / "a.pkl")
+    assert "has an unsupported format. Supported formats: .npz, .npy, .csv" in refusal(tmp_path / "a.bin")
+    assert "loading it could run code. Save the arrays with numpy.savez" in refusal(tmp_path / "a.pkl")
     (tmp_path / "folder.npz").mkdir()
     assert "is a directory" in refusal(tmp_path / "folder.npz")
     for ending in ("npz", "npy", "csv", "csv.gz", "parquet", "safetensors"):

@@ -27,9 +27,9 @@ def refusal(path: Path) -> str:
 
 def test_long_label_does_not_widen_the_others(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text("label,prob_a\n" + "a,1\n" * 5000 + "b" * 131_000 + ",1\n")
+    path.write_text("label,prob_a,prob_c\n" + "a,1,0\n" * 5000 + "b" * 131_000 + ",1,0\n")
     assert "line 5002: the label has 131,000 characters, more than 4,096" in refusal(path)
-    path.write_text("label,prob_a\n" + "a,1\n" * 50_000 + "b" * 4096 + ",1\n")
+    path.write_text("label,prob_a,prob_c\n" + "a,1,0\n" * 50_000 + "b" * 4096 + ",1,0\n")
     tracemalloc.start()
     assert "unknown labels" in refusal(path)
     assert tracemalloc.get_traced_memory()[1] < 2**26
@@ -39,9 +39,9 @@ def test_long_label_does_not_widen_the_others(tmp_path: Path) -> None:
 def test_wrong_number_of_cells_is_found_before_the_block_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     wide = "," * 100_000 + "\n"
-    path.write_text("label,prob_a\na,1\n" + wide * 50)
+    path.write_text("label,prob_a,prob_b\na,1,0\n" + wide * 50)
     tracemalloc.start()
-    assert "line 3: 100001 cells, but 2 headings" in refusal(path)
+    assert "line 3: 100001 cells, but 3 headings" in refusal(path)
     assert tracemalloc.get_traced_memory()[1] < 2**22
     tracemalloc.stop()
 
@@ -49,9 +49,14 @@ def test_wrong_number_of_cells_is_found_before_the_block_is_read(tmp_path: Path)
 def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("singleshot.predictions.csv_files.BLOCK_CHARACTERS", 5000)
     monkeypatch.setattr("singleshot.predictions.arrays.BLOCK_BYTES", 5000)
-    (tmp_path / "a.csv").write_text("label,note,prob_a\n" + f"a,{'x' * 1000},1\n" * 20)
+    (tmp_path / "a.csv").write_text("label,note,prob_a,prob_b\n" + f"a,{'x' * 1000},1,0\n" * 20)
     names = np.array(["a", "b" * 250])
-    np.savez(tmp_path / "a.npz", probs=np.ones((20, 1)), labels=np.array(["a"] * 20, names.dtype), class_names=["a"])
+    np.savez(
+        tmp_path / "a.npz",
+        probs=np.full((20, 2), 0.5),
+        labels=np.array(["a"] * 20, names.dtype),
+        class_names=["a", "b"],
+    )
     for file in ("a.csv", "a.npz"):
         lengths = [len(chunk.labels) for chunk in read_predictions(tmp_path / file).chunks()]
         assert sum(lengths) == 20

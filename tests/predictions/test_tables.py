@@ -21,15 +21,15 @@ CSV = [
     ("label,prob_a,prob_b\na,0.5,0.5\nb,half,0.5\n", "line 3, column 'prob_a': 'half' is not a number"),
     ("label,prob_a,prob_b\na,0.5,0.5\nb,0.5,\n", "line 3, column 'prob_b': the cell is empty"),
     ("label,prob_a,prob_b,prob_a\na,0.5,0.5,0\n", "more than one column named prob_a"),
-    ("label,labels,prob_a\na,a,1\n", "has label and labels; set --labels"),
+    ("label,labels,prob_a,prob_b\na,a,1,0\n", "has labels and label; set --labels"),
     ("label,prob_a,logit_a\na,1,1\n", "has both logit_ and prob_ columns; set --kind"),
-    ("label;prob_a;prob_b\na;0.5;0.5\n", "seems to be separated by ';'"),
     ("label,a,b\na,0.5,0.5\n", "has no columns logit_CLASS or prob_CLASS, one per class; found label, a, b"),
     (
         "label,prob_a,prob_b\nc,0.5,0.5\nd,1,0\nc,1,0\n",
         "unknown labels 'c', 'd', first in line 2; the classes are a, b",
     ),
-    ("label,prob_a,prob_b\n2,0.5,0.5\n", "unknown labels '2', first in line 2; the classes are a, b"),
+    ("label,prob_a,prob_b\n3,0.5,0.5\n", "unknown labels '3', first in line 2; the classes are a, b"),
+    ("label,prob_a,prob_b\n1,0.5,0.5\n2,0.5,0.5\n", "line 3 is 2. They lie in 1 … 2: if they are counted from 1, sub"),
     ("label,prob_1,prob_2\n0,0.5,0.5\n", "could be a class name or an index"),
     ('label,prob_a,prob_b\n"a,0.5,0.5\n', "damaged, incomplete or encrypted"),
     ('label,prob_a,prob_b\na,0.5,0.5\n"b\n",1,0,0\n', "line 4: 4 cells"),
@@ -54,18 +54,24 @@ def test_damaged_text_and_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "has a line of 1,000 characters or more" in refusal(tmp_path / "a.csv.gz")
 
 
+PAIR = {"prob_a": [0.5, 0.5], "prob_b": [0.5, 0.5]}
+
+
 def test_invalid_parquet(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     for columns, message in [
-        ({"label": [0, None], "prob_a": [1.0, 1.0]}, "no label in row 1"),
-        ({"label": [0.5, 1.0], "prob_a": [1.0, 1.0]}, "must hold integers or class names, got double"),
-        ({"label": [0, 0], "prob_a": [1.0, None]}, "row 1 (counted from 0) has nan for class 0"),
+        ({"label": [0, None], **PAIR}, "no label in row 1"),
+        (
+            {"label": [0.5, 1.0], **PAIR},
+            "labels must be integers or class names; the label in row 0 (counted from 0) is 0.5",
+        ),
+        ({"label": [0, 0], "prob_a": [0.5, None], "prob_b": [0.5, 1.0]}, "row 1 (counted from 0) has nan for class 0"),
         ({"label": [0, 0], "prob_a": ["1", "1"]}, "column 'prob_a' must hold numbers, got string"),
         ({"label": [0, 0], "probs": [[1.0], [0.5, 0.5]]}, "row 1 (counted from 0) has 2 scores, row 0 has 1"),
         ({"label": [0, 0], "probs": [[1.0], None]}, "row 1 (counted from 0) has 0 scores, row 0 has 1"),
         ({"label": [0, 0], "probs": [[], []]}, "row 0 of column 'probs' is empty"),
         ({"label": [0, 0], "probs": [["a"], ["b"]]}, "must hold numbers"),
-        ({"label": ["b", "a"], "prob_a": [1.0, 1.0]}, "unknown labels 'b', first in row 0 (counted from 0)"),
+        ({"label": ["c", "a"], **PAIR}, "unknown labels 'c', first in row 0 (counted from 0)"),
     ]:
         pq.write_table(pa.table(columns), path)
         assert message in refusal(path), refusal(path)

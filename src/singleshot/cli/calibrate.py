@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -60,10 +61,11 @@ def calibrate(  # noqa: PLR0917
     inputs = [path for path in (file, fit_on, load_scaling, *label_files) if path is not None]
     _check_output("--output", output, ".npz", inputs)
     _check_output("--save-scaling", save_scaling, ".json", inputs)
-    is_same = fit_on is not None and _is_same(file, fit_on)
+    is_same = fit_on is not None and (_is_same(file, fit_on) or _has_same_content(file, fit_on))
     if is_same and not allow_same:
+        copy = "also" if fit_on is not None and _is_same(file, fit_on) else f"a copy of {fit_on},"
         raise ValueError(
-            f"{file} is also the file to fit on, so its metrics would look better than they are; set --fit-on to "
+            f"{file} is {copy} the file to fit on, so its metrics would look better than they are; set --fit-on to "
             "held-out predictions, or set --allow-same"
         )
     if fit_labels is None and fit_on is not None and _is_npy(fit_on.name):
@@ -118,6 +120,11 @@ def _is_npy(name: str) -> bool:
     return name.lower().endswith(".npy")
 
 
+def _has_same_content(one: Path, other: Path) -> bool:
+    both_exist = one.is_file() and other.is_file()
+    return both_exist and filecmp.cmp(one, other, shallow=False)
+
+
 def _is_same(one: Path, other: Path) -> bool:
     if one.exists() and other.exists():
         return one.samefile(other)
@@ -132,7 +139,7 @@ def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult,
     size = f"{amount(after.count, 'example')}, {amount(classes, 'class', 'classes')}"
     print(printable(f"{about['file']}: {size}; {how}, from {about['calibrated_with']}"))
     print(f"  {'':<16} {'before':>8} {'after':>8}")
-    for name in SHOWN:
+    for name in (name for name in SHOWN if name in before.metrics() and name in after.metrics()):
         print(f"  {LABELS[name]:<16} {number(before.metrics()[name])} {number(after.metrics()[name])}")
     print(f"Before: {average_gap(before)}\nAfter:  {average_gap(after)}")
     if about["evaluated_on_fit_file"]:

@@ -33,7 +33,9 @@ def evaluate(  # noqa: PLR0917
 
     .npz, .safetensors: arrays `logits` or `probs` (N, C), and `labels` (N,); optionally `class_names`.
 
-    .csv, .csv.gz, .parquet: columns `logit_CLASS` or `prob_CLASS`, and `label`; or list columns in .parquet.
+    .csv, .tsv, .jsonl, .parquet, .feather: columns `logit_CLASS` or `prob_CLASS`, and `label`; or a list of scores.
+
+    Instead of all scores: the confidence of the predicted class, or the score of the positive class of two.
 
     .npy: scores in a file with logits or probs in its name; labels in another file, given by --labels.
 

@@ -15,14 +15,20 @@ Paths = Annotated[Positional[tuple[Path, ...]], arg(help_behavior_hint="")]  # n
 class ReadOptions:
     """How to read files of predictions."""
 
-    kind: Literal["logits", "probs"] | None = None
+    kind: Literal["logits", "probs", "confidence"] | None = None
     """what the scores are if their name does not state it, or which to use if the file has both."""
     scores: str | None = None
-    """name of the array that holds the scores, or prefix of the names of their columns."""
+    """name of the array that holds the scores, prefix of the names of their columns, or these names, with commas."""
     labels: str | None = None
     """name of the array or column of labels; for an .npy file, the .npy file with its labels."""
     labels_are: Literal["names", "indices"] | None = None
     """meaning of integer labels, if classes are named by numbers other than their indices."""
+    predicted: str | None = None
+    """name of the predicted classes, if the scores are only their confidence."""
+    positive: str | None = None
+    """name of the positive class, if the scores are only those of the positive class."""
+    normalize: bool = False
+    """divide each row of probabilities by its sum."""
 
 
 @dataclass(frozen=True)

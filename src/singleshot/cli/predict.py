@@ -55,13 +55,23 @@ def predict(  # noqa: PLR0917
         _print_table(predictions, abstain_below)
 
 
+def _text(confidence: float) -> str:
+    """Format a confidence with three decimals, or with more so that only 1 is shown as 1.
+
+    >>> _text(0.7), _text(0.9999999), _text(1.0)
+    ('0.700', '0.9999999', '1.000')
+    """
+    texts = (f"{confidence:.{digits}f}" for digits in range(3, 17))
+    return next((text for text in texts if float(text) < 1), "1.000")
+
+
 def _print_table(predictions: list[Prediction], abstain_below: float) -> None:
     from rich.cells import cell_len, set_cell_size
 
     rows = [("image", "class", "confidence")]
     for one in predictions:
         name = "— abstained" if one.abstained else printable(one.class_name)
-        rows.append((printable(one.image), name, f"{one.confidence:.3f}"))
+        rows.append((printable(one.image), name, _text(one.confidence)))
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for image, name, confidence in rows:  # plain text: a table would wrap or truncate long paths
         print(f"{set_cell_size(image, widths[0])}  {set_cell_size(name, widths[1])}  {confidence:>10}")

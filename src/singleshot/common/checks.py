@@ -20,6 +20,7 @@ RowCheck = Callable[[Tensor], Tensor]
 """Maps scores (N, C) to a mask (N,) of the valid rows."""
 
 FINITE = "logits must be finite, with no NaN or infinity"
+LOGITS = "logits must be numbers, with no NaN or +infinity and not all −infinity"
 PROBABILITIES = "probs must lie in [0, 1] and sum to 1 in each row (pass other scores as logits=)"
 
 
@@ -72,12 +73,37 @@ def finite_rows(logits: Tensor) -> Tensor:
     return torch.isfinite(logits.amax(-1)) & torch.isfinite(logits.amin(-1))
 
 
+def logit_rows(logits: Tensor) -> Tensor:
+    """Return a mask of the rows with a finite largest logit; −∞ is the logarithm of probability 0."""
+    return finite_rows(logits) | torch.isfinite(logits.amax(-1))
+
+
 def probability_rows(probs: Tensor) -> Tensor:
-    """Return a mask of the rows that lie in [0, 1] and sum to 1, up to rounding."""
-    # Files often hold probabilities rounded to a few digits; half precision has no more.
+    """Return a mask of the rows that lie in [0, 1] and sum to 1, up to rounding, also to one to four decimals."""
     tolerance = 1e-3 if probs.dtype in (torch.float32, torch.float64) else 1e-2
     total = probs.sum(-1, dtype=torch.float64 if probs.dtype == torch.float64 else torch.float32)
-    return ((total - 1).abs() <= tolerance) & (probs.amin(-1) >= 0) & (probs.amax(-1) <= 1 + 1e-6)
+    in_range = (probs.amin(-1) >= 0) & (probs.amax(-1) <= 1 + 1e-6)
+    valid = ((total - 1).abs() <= tolerance) & in_range
+    doubtful = (in_range & ~valid).nonzero().squeeze(-1)
+    if probs.ndim == 2 and len(doubtful):
+        valid[doubtful] = (total[doubtful] - 1).abs() <= rounding_error(probs[doubtful])
+    return valid
+
+
+def rounding_error(probs: Tensor) -> Tensor:
+    """Return how far the sum of each row (N, C) can be from 1 because its values are rounded to a few decimals.
+
+    It is C halves of the last decimal, and at most 0.1; 0 for a row that is not rounded to four decimals or fewer.
+
+    >>> rounding_error(torch.tensor([[0.33, 0.33, 0.33], [0.3331, 0.3331, 0.33]]))
+    tensor([0.0150, 0.0002])
+    """
+    error = torch.zeros(len(probs), dtype=torch.float64, device=probs.device)
+    for decimals in (4, 3, 2, 1):
+        scaled = probs.double() * 10**decimals
+        rounded = ((scaled - scaled.round()).abs() <= 2e-3).all(-1)
+        error[rounded] = min(probs.shape[1] * 0.5 * 10**-decimals, 0.1) * (1 + 1e-6)
+    return error.to(torch.float64 if probs.dtype == torch.float64 else torch.float32)
 
 
 def check_labels(labels: Tensor, examples: int, classes: int, *, ignore_index: int | None = None) -> Tensor:

@@ -70,6 +70,8 @@ def counted_examples(
     Scores (N,) are those of a binary classifier. With ``classes``, the labels are names of classes.
     """
     scores, labels = as_tensor(scores, name), class_indices(labels, classes)
+    if scores.ndim == labels.ndim == 2 and labels.shape[1] == 1:  # a column of labels
+        labels = labels.squeeze(1)
     if scores.ndim == labels.ndim == 1:
         scores = scores.unsqueeze(1)
     if labels.is_floating_point():

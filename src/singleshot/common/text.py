@@ -57,7 +57,7 @@ def listed(names: Sequence[str], limit: int = 10) -> str:
     if not names:
         return "nothing"
     more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return ", ".join(shown(name) for name in names[:limit]) + more
+    return ", ".join(shown(name) if name.strip() else repr(name) for name in names[:limit]) + more
 
 
 def unknown_name(what: str, name: str, known: Sequence[str], also: str = "") -> ValueError:

@@ -6,19 +6,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc import SCALINGS, Scaling
-from singleshot.predictions import Predictions, write_predictions
+from singleshot.posthoc.nonparametric import FrequencyScaling
+from singleshot.predictions import Predictions, write_predictions, write_top_class
 
 
 def fit_scaling(predictions: Predictions, method: str) -> Scaling:
     """Fit a calibration method on a file, which is loaded into memory."""
     chunk = predictions.load()
+    if predictions.kind == "confidence":
+        scaling = SCALINGS[method]
+        if not issubclass(scaling, FrequencyScaling):
+            raise ValueError(
+                f"{predictions.path} has only the predicted class and its confidence, and {method} scaling needs the "
+                "scores of every class; use --method histogram or --method isotonic"
+            )
+        return scaling.fit_confidence(*map(torch.from_numpy, (chunk.scores[:, 0], chunk.predicted == chunk.labels)))
     try:
         return SCALINGS[method].fit(torch.from_numpy(predictions.logits(chunk)), torch.from_numpy(chunk.labels))
     except ValueError as error:
@@ -30,18 +38,19 @@ def rescale(
 ) -> tuple[CalibrationResult, CalibrationResult]:
     """Apply a calibration to a file chunk by chunk; return the metrics before and after.
 
-    With ``output``, the new logits, the labels and the class names are written to that .npz file.
+    With ``output``, the new logits in float64, the labels and the class names are written to that .npz file.
     """
+    if predictions.kind == "confidence":
+        return _rescale_top_class(predictions, scaling, output, bins)
     before, after = Calibration(bins=bins), Calibration(bins=bins)
 
     def rescaled() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for chunk in predictions.chunks():
             scores: dict[str, Any] = {predictions.kind: chunk.scores}
             before.add(ScoredBatch.of(**scores, labels=chunk.labels, checked=True))
-            given = predictions.logits(chunk)
-            wide = given if given.dtype == np.float64 else given.astype(np.float32, copy=False)
+            given = torch.tensor(predictions.logits(chunk), dtype=torch.float64)  # float32 would tie confidences
             try:
-                logits = scaling(torch.tensor(wide)).numpy()
+                logits = scaling(given).numpy()
             except ValueError as error:
                 raise ValueError(f"{predictions.path}: {error}") from None
             after.update(logits=logits, labels=chunk.labels)
@@ -55,8 +64,35 @@ def rescale(
     return before.compute(), after.compute()
 
 
+def _rescale_top_class(
+    predictions: Predictions, scaling: Scaling, output: Path | None, bins: int
+) -> tuple[CalibrationResult, CalibrationResult]:
+    """Calibrate the confidences of predicted classes, all in memory."""
+    if not isinstance(scaling, FrequencyScaling):
+        raise ValueError(f"{predictions.path} has only confidences; {scaling.method} needs the scores of every class")
+    chunk = predictions.load()
+    try:
+        confidence = scaling.of_confidence(torch.from_numpy(chunk.scores[:, 0]))
+    except ValueError as error:
+        raise ValueError(f"{predictions.path}: {error}") from None
+    results = []
+    for values in (chunk.scores[:, 0], confidence):
+        calibration = Calibration(bins=bins)
+        calibration.add(ScoredBatch.of_top_class(confidence=values, predicted=chunk.predicted, labels=chunk.labels))
+        results.append(calibration.compute())
+    if output is not None:
+        assert chunk.predicted is not None
+        names = predictions.class_names
+        write_top_class(output, confidence.numpy(), chunk.predicted, chunk.labels, class_names=names)
+    return results[0], results[1]
+
+
 def check_same_classes(fitted: Predictions, other: Predictions) -> None:
-    """Check that two files have the same classes in the same order."""
+    """Check that two files have the same classes in the same order; a confidence has no class."""
+    if fitted.kind == "confidence" or other.kind == "confidence":
+        if fitted.kind != other.kind:
+            raise ValueError(f"{fitted.path} has {fitted.kind}, {other.path} has {other.kind}; fit on the same kind")
+        return
     if fitted.classes != other.classes:
         raise ValueError(f"{fitted.path} has {fitted.classes} classes, {other.path} has {other.classes}")
     names, others = fitted.class_names, other.class_names

@@ -43,11 +43,11 @@ def error_ranking(
     alpha, doubt, wrong = [], [], []
     with evaluation_mode(model):
         for number, (batch, labels) in enumerate(image_batches(images, positions, normalization)):
-            confidence, predicted = model(batch).float().softmax(1).max(1)
+            confidence, predicted = model(batch).cpu().double().softmax(1).max(1)  # float32 would tie at 1
             passes = sample(model, batch, samples=PASSES, seed=number).float()
             alpha.append(normalized_variance(passes).cpu())
-            doubt.append(1 - confidence.cpu())
-            wrong.append((predicted != labels).cpu())
+            doubt.append(1 - confidence)
+            wrong.append(predicted != labels.cpu())
     is_wrong = torch.cat(wrong).numpy()
     return {
         "alpha": auroc(torch.cat(alpha).numpy(), is_wrong),

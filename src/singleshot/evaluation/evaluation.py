@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, check_range, check_size
-from singleshot.common.text import jsonable
-from singleshot.evaluation.formatting import amount
+from singleshot.common.checks import check_range, check_size
+from singleshot.common.text import jsonable, listed, shown
+from singleshot.evaluation.formatting import amount, number
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.classwise import MIN_PER_CLASS, ClasswiseGroups
 from singleshot.metrics.estimates import METRICS, Estimator, Resampled
@@ -31,8 +32,6 @@ MIN_RESAMPLED = 30
 """With fewer examples, there are no intervals: resamples of so few are not informative."""
 DEFAULT_REPLICATES = 1000
 COMPARED = ("accuracy", "ece", "nll", "brier")
-MAX_COLUMN_MAJOR = 32
-"""Up to this many classes, scores are stored by class: a maximum over ten columns is faster than over many rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +46,16 @@ class Evaluation:
     name: str = "predictions"
     about: str = ""  # number of examples and how they were predicted
     source: dict[str, Any] = field(default_factory=dict)  # where the predictions come from, for JSON
+    top_class_only: bool = False  # whether only the confidence of the predicted class is known
+    positive_name: str | None = None  # the positive class, if the predictions are only its scores
+    positive: CalibrationResult | None = None  # its probability against its frequency (as ``accuracy``)
+    impossible: int = 0  # labels with probability 0, which make the NLL infinite
+    impossible_rows: tuple[int, ...] = ()  # the first of them, counted from 0
 
     def metrics(self) -> dict[str, float]:
-        """Every metric by name, including those that need the examples if they were kept."""
-        return {**self.example_metrics, **self.result.metrics()}
+        """Every known metric by name, including those that need the examples if they were kept."""
+        found = {**self.example_metrics, **self.result.metrics()}
+        return {name: value for name, value in found.items() if not math.isnan(value)}
 
     def threshold(self, accuracy: float) -> Threshold:
         """The lowest confidence threshold that guarantees an accuracy; needs the examples."""
@@ -58,7 +63,29 @@ class Evaluation:
         return threshold_for_accuracy(self.examples, accuracy)
 
     def notes(self) -> list[str]:
-        """Reasons for missing metrics and intervals."""
+        """Reasons for missing and infinite metrics, and the calibration of the positive class."""
+        found = self._notes_on_intervals()
+        if self.top_class_only:
+            found.append(
+                "Only the predicted class and its confidence are known: NLL, Brier score and classwise ECE need the "
+                "probability of every class."
+            )
+        if self.impossible:
+            rows = listed([str(row) for row in self.impossible_rows], 5)
+            more = f" and {self.impossible - len(self.impossible_rows):,} more" if self.impossible > 5 else ""
+            found.append(
+                f"The NLL is infinite: {amount(self.impossible, 'example')} gave probability 0 to the right class, "
+                f"{'row' if self.impossible == 1 else 'rows'} {rows}{more} (counted from 0)."
+            )
+        if self.positive is not None:
+            found.append(
+                f"Positive class {shown(self.positive_name)}: ECE {number(self.positive.ece, 0)}, mean probability "
+                f"{number(self.positive.mean_confidence, 0)}, frequency {number(self.positive.accuracy, 0)}. The other "
+                "metrics are those of the decision at 0.5."
+            )
+        return found
+
+    def _notes_on_intervals(self) -> list[str]:
         on_request = f"omitted above {MAX_RESAMPLED:,} examples; use --replicates {DEFAULT_REPLICATES} to compute them."
         if self.examples is None:
             return [f"Intervals, AURC, and the debiased, equal-mass and smooth ECE are {on_request}"]
@@ -74,6 +101,12 @@ class Evaluation:
     def to_dict(self, accuracy: float | None = None) -> dict[str, Any]:
         """Every number as plain values for JSON, with the threshold for an accuracy if one is given."""
         found = {**self.source, **dict.fromkeys(METRICS), **self.metrics(), **result_dict(self.result)}
+        if self.top_class_only:
+            found["top_class_only"] = True
+        if self.impossible:
+            found["impossible"] = {"count": self.impossible, "rows": self.impossible_rows}
+        if self.positive is not None:
+            found["positive_class"] = {"name": self.positive_name, **self.positive.to_dict()}
         if self.intervals:
             found["intervals"] = self.intervals
         if self.consistency is not None:
@@ -93,22 +126,30 @@ def evaluate_batches(
     keep_examples: bool = False,
     test_calibration: bool = True,
     on_batch: Callable[[ScoredBatch], None] | None = None,
+    positive_class: bool = False,
 ) -> Evaluation:
     """Evaluate batches, given as the arguments of `Calibration.update`, in one pass.
 
-    Memory is O(bins), plus 13 bytes per example for up to a million examples, or for all of them if ``replicates`` or
+    Memory is O(bins), plus 25 bytes per example for up to a million examples, or for all of them if ``replicates`` or
     ``keep_examples`` is set. The interval of the classwise ECE needs up to 100 MB. ``checked`` scores have already been
     validated. ``replicates`` are bootstrap resamples for the intervals, by default 1,000, or none above a million
-    examples. ``on_batch`` is called with every batch, validated and reduced.
+    examples. ``on_batch`` is called with every batch, validated and reduced. With ``positive_class``, the calibration
+    of class 1 of two is also computed. Batches can also be arguments of `ScoredBatch.of_top_class`.
     """
     check_options(bins=bins, replicates=replicates)
     calibration = Calibration(bins=bins, classwise=classwise)
     gathering: ExampleGathering | None = ExampleGathering()
     groups = ClasswiseGroups(bins) if classwise and replicates != 0 else None
+    positive = Calibration(bins=bins) if positive_class else None
+    impossible: list[Tensor] = []
     count, classes = 0, 0
     for given in batches:
-        batch = ScoredBatch.of(**_column_major(given), checked=checked)
+        of_top_class = "confidence" in given
+        batch = ScoredBatch.of_top_class(**given) if of_top_class else ScoredBatch.of(**given, checked=checked)
         calibration.add(batch)
+        if positive is not None:
+            positive.add(batch.of_class(1))
+        impossible.append(batch.nll.isinf().nonzero().squeeze(1) + count)
         if on_batch is not None:
             on_batch(batch)
         count += len(batch)
@@ -120,8 +161,15 @@ def evaluate_batches(
         if groups is not None:
             groups.add(batch)
     result = calibration.compute()
+    rows = torch.cat(impossible)
+    known: dict[str, Any] = {
+        "top_class_only": math.isnan(result.nll),
+        "positive": None if positive is None else positive.compute(),
+        "impossible": len(rows),
+        "impossible_rows": tuple(rows[:5].tolist()),
+    }
     if gathering is None:
-        return Evaluation(result, None)
+        return Evaluation(result, None, **known)
     if replicates is None:
         replicates = DEFAULT_REPLICATES if count <= MAX_RESAMPLED else 0
     examples = gathering.finish()
@@ -135,18 +183,24 @@ def evaluate_batches(
         estimates = Estimator(examples, bins).estimates()
     is_tested = replicates and test_calibration
     consistency = consistency_test(examples, replicates=replicates, bins=bins) if is_tested else None
-    return Evaluation(result, examples, intervals, consistency, estimates)
+    intervals = {name: one for name, one in intervals.items() if not math.isnan(one.estimate)}
+    return Evaluation(result, examples, intervals, consistency, estimates, **known)
 
 
 def evaluate_file(predictions: Predictions, **options: Any) -> Evaluation:
     """Evaluate a file that `read_predictions` opened, with the options of `evaluate_batches`."""
-    evaluation = evaluate_batches(predictions.batches(), checked=True, **options)
+    if predictions.kind == "confidence":
+        options = {**options, "classwise": False}
+    of_positive = predictions.positive is not None
+    evaluation = evaluate_batches(predictions.batches(), checked=True, positive_class=of_positive, **options)
     path, kind, classes = predictions.path, predictions.kind, predictions.classes
     size = f"{amount(evaluation.result.count, 'example')}, {amount(classes, 'class', 'classes')}"
+    what = {"confidence": "confidence of the predicted class"}.get(kind, kind)
     return replace(
         evaluation,
         name=str(path),
-        about=f"{size}, {kind}",
+        about=f"{size}, {what} of {shown(predictions.positive)}" if of_positive else f"{size}, {what}",
+        positive_name=predictions.positive,
         source={"file": str(path), "kind": kind, "classes": classes},
     )
 
@@ -217,11 +271,3 @@ def result_dict(result: CalibrationResult) -> dict[str, Any]:
 def resampled_groups(count: int) -> int | None:
     """Number of groups to resample for so many examples; None if single examples are resampled."""
     return GROUPS if count > MAX_EXACT else None
-
-
-def _column_major(batch: Mapping[str, Any]) -> dict[str, Tensor]:
-    tensors = {name: as_tensor(values, name) for name, values in batch.items()}
-    return {
-        name: values.t().contiguous().t() if values.ndim == 2 and values.shape[1] <= MAX_COLUMN_MAJOR else values
-        for name, values in tensors.items()
-    }

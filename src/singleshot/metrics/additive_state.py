@@ -102,7 +102,7 @@ class AdditiveState(ABC):
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
             raise ValueError(f"damaged {cls.__name__}: {error}") from None
         state._sums = sums
-        if not (all(bool((total >= 0).all()) for total in sums.values()) and state._is_plausible()):
+        if not (all(bool((~(total < 0)).all()) for total in sums.values()) and state._is_plausible()):
             raise ValueError(f"damaged {cls.__name__}: no data gives these sums")
         return state
 
@@ -137,7 +137,7 @@ class AdditiveState(ABC):
 
 
 def _encode(total: Tensor) -> Any:
-    """Return a sum as numbers; an infinite NLL, the only one JSON cannot hold, becomes text that float() reads."""
+    """Return a sum as numbers; an infinite or unknown (NaN) NLL, which JSON cannot hold, becomes text for float()."""
     return total.tolist() if bool(total.isfinite().all()) else str(total.item())
 
 

@@ -87,10 +87,13 @@ class CalibrationResult:
         return float((self.bins.share * -self.bins.gap.clamp(max=0)).sum())
 
     def metrics(self) -> dict[str, float]:
-        """Return every metric by name; the classwise ECE only if it was requested."""
+        """Return every metric by name; the classwise ECE only if it was requested.
+
+        NLL and Brier score are missing if only the confidence of the predicted class is known.
+        """
         names = ("accuracy", "ece", "mce", "rmsce", "nll", "brier", "mean_confidence", "overconfidence")
         found = {name: getattr(self, name) for name in (*names, "underconfidence", "classwise_ece")}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in found.items() if value is not None and not math.isnan(value)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return count, metrics and bins as plain values for JSON; NaN and infinity become None."""

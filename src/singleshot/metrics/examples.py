@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from singleshot.common.checks import (
-    FINITE,
+    LOGITS,
     PROBABILITIES,
+    as_tensor,
+    check_labels,
     check_rows,
-    finite_rows,
+    check_scores,
+    logit_rows,
     probability_rows,
 )
 from singleshot.common.layout import counted_examples
+from singleshot.common.text import listed
 from singleshot.uncertainty import at_least_float32
 
 Values = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Confidence, correctness, NLL and Brier score of N examples, each of shape (N,)."""
+"""Confidence (or 1 − confidence), correctness, NLL and Brier score of N examples, each of shape (N,)."""
 CHUNK_ELEMENTS = 2**19
-"""Scores processed at a time: 2 MB of float32 stay in a core's cache, and temporaries do not grow with the data."""
+"""Scores processed at a time: 4 MB of float64 stay in a core's cache, and temporaries do not grow with the data."""
+MAX_COLUMN_MAJOR = 32
+"""Up to this many classes, scores are processed by class: ten operations on long columns are faster than many on short
+rows, and equal rows give equal bits wherever they are in a batch, which a sum over short rows does not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +48,15 @@ class ScoredBatch:
     (tensor([0.9000, 0.7000]), tensor([ True, False]), tensor([0, 1]))
     """
 
-    kind: Literal["logits", "probs"]  # what the scores are
-    scores: Tensor  # (N, C) as given, on any device
+    kind: Literal["logits", "probs", "confidence"]  # what the scores are
+    scores: Tensor  # (N, C) as given, on any device; the confidences (N, 1) if only these are known
     labels: Tensor  # (N,) int64, on the CPU
-    confidence: Tensor  # (N,) probability of the predicted class; in the dtype of given probs, for exact bin edges
+    confidence: Tensor  # (N,) probability of the predicted class; float64, or in the dtype of probs for exact bin edges
     correct: Tensor  # (N,) whether the predicted class, the first of the largest, is the label
-    nll: Tensor  # (N,) −log p(y)
-    brier: Tensor  # (N,) Σ_c (p(c) − [c = y])²
+    nll: Tensor  # (N,) −log p(y); NaN if only the confidence is known
+    brier: Tensor  # (N,) Σ_c (p(c) − [c = y])²; NaN if only the confidence is known
+    doubt: Tensor | None = None  # (N,) 1 − confidence to full relative precision, for logits
+    top_class: Tensor | None = None  # (N,) the predicted class, if only its confidence is known
 
     @classmethod
     def of(
@@ -58,27 +70,52 @@ class ScoredBatch:
     ) -> ScoredBatch:
         """Validate and reduce scores (N, C), given as logits or as probabilities, and labels (N,).
 
-        Tensors, numpy arrays, pandas objects and nested lists are accepted. Other layouts of scores and labels, and
-        their options ``ignore_index`` and ``classes``, are those of `Calibration.update`. Set ``checked`` for scores
-        that are known to be finite logits or probabilities.
+        Tensors, numpy arrays, pandas objects and nested lists are accepted; labels can be the names of the columns of a
+        DataFrame of scores. Other layouts of scores and labels, and their options ``ignore_index`` and ``classes``, are
+        those of `Calibration.update`. Set ``checked`` for scores that are known to be logits or probabilities.
         """
         if (logits is None) == (probs is None):
             raise ValueError("pass either logits= or probs=, together with labels=")
         kind: Literal["logits", "probs"] = "logits" if probs is None else "probs"
         given = logits if probs is None else probs
+        if layout.get("classes") is None:
+            labels = _named_columns(given, labels)
         scores, labels = counted_examples(given, labels, name=kind, **layout)
-        on_device = labels.to(scores.device)
-        valid_rows, requirement = (finite_rows, FINITE) if kind == "logits" else (probability_rows, PROBABILITIES)
-        reduce = reduce_logits if kind == "logits" else reduce_probs
+        valid_rows, requirement = (logit_rows, LOGITS) if kind == "logits" else (probability_rows, PROBABILITIES)
         parts = []
         for rows in _chunks(scores):
             if not checked:
                 check_rows(scores[rows], valid_rows, requirement, whole=scores)
-            parts.append(reduce(at_least_float32(scores[rows]), on_device[rows]))
-        confidence, correct, nll, brier = (torch.cat(values).cpu() for values in zip(*parts, strict=True))
+            some = scores[rows].cpu() if scores.device.type == "mps" else scores[rows]  # which has no float64
+            on_device = labels[rows].to(some.device)
+            if kind == "logits":
+                parts.append(reduce_logits(some, on_device))
+            else:
+                parts.append(reduce_probs(_copied(some, torch.promote_types(some.dtype, torch.float32)), on_device))
+        first, correct, nll, brier = (torch.cat(values).cpu() for values in zip(*parts, strict=True))
         if kind == "probs":
-            confidence = confidence.to(scores.dtype)
-        return cls(kind, scores, labels.cpu(), confidence, correct, nll, brier)
+            return cls(kind, scores, labels.cpu(), first.to(scores.dtype), correct, nll, brier)
+        return cls(kind, scores, labels.cpu(), 1 - first, correct, nll, brier, doubt=first)
+
+    @classmethod
+    def of_top_class(cls, *, confidence: Any, predicted: Any, labels: Any) -> ScoredBatch:
+        """Validate and reduce predictions (N,) of which only the confidence (N,) is known, and labels (N,).
+
+        Their NLL and Brier score are NaN: they need the probability of every class.
+
+        >>> batch = ScoredBatch.of_top_class(confidence=[0.9, 0.7], predicted=[0, 1], labels=[0, 0])
+        >>> batch.confidence, batch.correct, batch.nll
+        (tensor([0.9000, 0.7000]), tensor([ True, False]), tensor([nan, nan]))
+        """
+        scores = as_tensor(confidence, "confidence").cpu()
+        check_scores(scores, ("(N)",), name="confidence")
+        scores = scores.unsqueeze(1)
+        predicted, labels = (as_tensor(values, "labels").cpu() for values in (predicted, labels))
+        predicted, labels = (check_labels(values, len(scores), 2**62) for values in (predicted, labels))
+        check_rows(scores, lambda rows: ((rows >= 0) & (rows <= 1)).all(1), "confidence must lie in [0, 1]")
+        unknown = torch.full_like(scores[:, 0], torch.nan)
+        correct = predicted == labels
+        return cls("confidence", scores, labels, scores[:, 0], correct, unknown, unknown, top_class=predicted)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -86,16 +123,48 @@ class ScoredBatch:
     def chunks(self) -> Iterator[ScoredBatch]:
         """Split the batch into pieces whose scores fit into the cache."""
         for rows in _chunks(self.scores):
-            values = (self.scores, self.labels, self.confidence, self.correct, self.nll, self.brier)
-            yield ScoredBatch(self.kind, *(value[rows] for value in values))
+            parts: dict[str, Any] = {name: one[rows] for name, one in vars(self).items() if isinstance(one, Tensor)}
+            yield replace(self, **parts)
 
     def probs(self) -> Tensor:
         """Return the probability of every class (N, C), on the CPU."""
+        if self.kind == "confidence":
+            raise ValueError("only the confidence of the predicted class is known, not the probability of every class")
         return (at_least_float32(self.scores).softmax(1) if self.kind == "logits" else self.scores).cpu()
+
+    def of_class(self, index: int) -> ScoredBatch:
+        """Return a batch whose confidence is the probability of one class, and that is correct if this is the label.
+
+        Its calibration is that of the probability of the class.
+        """
+        probability = self.scores.double().softmax(1)[:, index] if self.kind == "logits" else self.scores[:, index]
+        is_class = self.labels == index
+        brier = (probability.cpu() - is_class.double()).square()
+        return replace(self, confidence=probability.cpu(), correct=is_class, brier=brier, doubt=None)
 
     def predicted(self) -> Tensor:
         """Return the predicted class of each example (N,), on the CPU."""
-        return self.scores.argmax(1).cpu()
+        return self.scores.argmax(1).cpu() if self.top_class is None else self.top_class
+
+
+def _named_columns(scores: Any, labels: Any) -> Any:
+    """Return labels that are names of the columns of a DataFrame as the indices of these columns."""
+    if not hasattr(scores, "columns"):
+        return labels
+    names = list(scores.columns)
+    values = np.asarray(labels).ravel()
+    if values.dtype.kind in "iu":
+        if all(isinstance(name, Integral) for name in names) and names != list(range(len(names))):
+            raise ValueError(
+                f"labels are ambiguous: the columns are the classes {listed([str(name) for name in names])}, which are "
+                "not their indices; pass scores.to_numpy() with indices, or name the columns and labels by text"
+            )
+        return labels
+    index = {str(name): place for place, name in enumerate(names)}
+    unknown = [label for label in dict.fromkeys(map(str, values.tolist())) if label not in index]
+    if unknown:
+        raise ValueError(f"unknown labels {listed(unknown, 5)}; the columns are {listed(list(index))}")
+    return np.array([index[str(label)] for label in values.tolist()], dtype=np.int64)
 
 
 def _chunks(scores: Tensor) -> Iterator[slice]:
@@ -103,12 +172,12 @@ def _chunks(scores: Tensor) -> Iterator[slice]:
     return (slice(first, first + size) for first in range(0, max(len(scores), 1), size))
 
 
-FIELDS = ("confidence", "correct", "nll", "brier")
+FIELDS = ("confidence", "correct", "nll", "brier", "doubt")
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Four values per example (13 bytes from float32 scores), enough for intervals, tests and thresholds.
+    """Four values per example (25 bytes from float32 logits), enough for intervals, tests and thresholds.
 
     >>> examples = Examples.of(probs=torch.tensor([[0.9, 0.1], [0.3, 0.7]]), labels=torch.tensor([0, 0]))
     >>> len(examples), examples.confidence, examples.correct
@@ -120,11 +189,23 @@ class Examples:
     nll: Tensor
     brier: Tensor
     labels_digest: str = ""  # of the labels in order, to recognise the same data; empty if unknown
+    doubt: Tensor | None = None  # as in `ScoredBatch`
 
     def __post_init__(self) -> None:
-        shapes = {name: tuple(getattr(self, name).shape) for name in FIELDS}
+        shapes = {name: tuple(getattr(self, name).shape) for name in FIELDS if getattr(self, name) is not None}
         if len(set(shapes.values())) != 1 or len(self.confidence.shape) != 1 or not len(self.confidence):
             raise ValueError(f"Examples need fields of one shape (N,) with at least one example, got {shapes}")
+
+    def descending(self) -> NDArray[np.float64]:
+        """Return a float64 key (N,) that increases as the confidence decreases, to rank examples by.
+
+        A confidence within 1e-16 of 1 is 1 in float64, so 1 − confidence is the key if it is known. It is rounded to 44
+        bits, about 13 digits, so that rounding errors do not break ties.
+        """
+        if self.doubt is None:
+            return np.asarray(-self.confidence.double().numpy())
+        bits = self.doubt.numpy().view(np.int64)
+        return np.asarray(((bits + 2**7) & -(2**8)).view(np.float64))
 
     def __len__(self) -> int:
         return len(self.confidence)
@@ -133,6 +214,10 @@ class Examples:
         """Return whether both are predictions of the same examples in the same order, as far as the labels tell."""
         is_unknown = not (self.labels_digest and other.labels_digest)
         return len(self) == len(other) and (is_unknown or self.labels_digest == other.labels_digest)
+
+    def merge(self, other: Examples) -> Examples:
+        """Return these examples followed by others. The digest of the labels is then unknown."""
+        return Examples(**{name: _joined([getattr(self, name), getattr(other, name)]) for name in FIELDS})
 
     @classmethod
     def of(cls, *, logits: Any = None, probs: Any = None, labels: Any, **layout: Any) -> Examples:
@@ -149,7 +234,7 @@ class ExampleGathering:
     """Collects `Examples` batch by batch without keeping the scores."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[Tensor]] = {name: [] for name in FIELDS}
+        self._parts: dict[str, list[Tensor | None]] = {name: [] for name in FIELDS}
         self._digest = hashlib.blake2b(digest_size=16)
 
     def add(self, batch: ScoredBatch) -> None:
@@ -163,35 +248,66 @@ class ExampleGathering:
         if not self._parts.get("confidence"):
             raise ValueError("no examples yet: add at least one batch to the ExampleGathering")
         # One field at a time, to hold at most the result and the parts of one field in memory.
-        joined = {name: torch.cat(self._parts.pop(name)) for name in FIELDS}
+        joined: dict[str, Any] = {name: _joined(self._parts.pop(name)) for name in FIELDS}
         return Examples(**joined, labels_digest=self._digest.hexdigest())
 
 
+def _joined(parts: list[Tensor | None]) -> Any:
+    """Concatenate a field of several batches; None if a batch does not have it."""
+    known = [part for part in parts if part is not None]
+    return torch.cat(known) if len(known) == len(parts) else None
+
+
 def reduce_logits(logits: Tensor, labels: Tensor) -> Values:
-    """Per-example values of finite logits (N, C).
+    """Per-example values of logits (N, C), computed in float64; −∞ is the logit of probability 0.
 
-    Odds are relative to the largest logit and the label's odds are kept separate, so no step subtracts nearly equal
-    numbers: NLL and Brier score stay accurate in float32 even if the label has nearly all the probability.
+    The first value is 1 − confidence: in float32 every confidence above 1 − 3e-8 is 1, and examples that a network
+    ranks would be tied. Odds are relative to the largest logit, and those of the label are kept separate, so no step
+    subtracts nearly equal numbers. NLL and Brier score are returned in the precision of the logits.
     """
-    top = logits.amax(1)
-    label_logit = logits.gather(1, labels.unsqueeze(1)).squeeze(1)
-    label_odds = (label_logit - top).exp_()
-    odds = (logits - top.unsqueeze(1)).exp_()
+    column = labels.unsqueeze(1)
+    label_logit = logits.gather(1, column).squeeze(1).double()
+    odds = _copied(logits, torch.float64)
+    top = odds.amax(1)
+    gap = top - label_logit
+    label_odds = (-gap).exp_()
+    odds.sub_(top.unsqueeze(1)).exp_()
     odds[torch.arange(len(odds), device=odds.device), labels] = 0
-    best_other = odds.amax(1)
-    other_odds = odds.sum(1)
-    total = label_odds + other_odds
+    other_odds = _sum_of_rows(odds)
+    rest = other_odds + (label_odds - 1)  # the odds of all classes but the predicted one
+    on_top = gap == 0
+    mistakes = (~on_top & (rest < 1e-3)).nonzero().squeeze(1)
+    if len(mistakes):  # a confident mistake: other_odds contains the 1 that was subtracted
+        others = odds[mistakes]
+        rest[mistakes] = _sum_of_rows(others.masked_fill_(others == 1, 0)) + label_odds[mistakes]
+    may_be_tied = (on_top & (other_odds >= 1)).nonzero().squeeze(1)
+    if len(may_be_tied):  # the first of the largest scores is the prediction
+        on_top[may_be_tied] = logits[may_be_tied].argmax(1) == labels[may_be_tied]
+    confidence = (1 + rest).reciprocal_()
+    brier = _sum_of_rows(odds.square_()) * confidence.square() + (other_odds * confidence).square_()
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    exact = rest.log1p() + gap
+    nll = exact.to(dtype)
+    if bool((nll.isinf() & exact.isfinite()).any()):  # logits near the largest float32
+        nll = exact
+    return rest * confidence, on_top, nll, brier.to(dtype)
 
-    confidence = total.reciprocal()
-    log_total = (other_odds + (label_odds - 1)).log1p()
-    label_on_top = label_odds == 1
-    ahead, tied = label_on_top & (best_other < 1), label_on_top & (best_other == 1)
-    correct = _label_is_first_largest(logits, labels, ahead, tied)
-    brier = odds.square_().sum(1) * confidence.square() + (other_odds * confidence).square()
-    nll = log_total + (top - label_logit)
-    if not bool(nll.isfinite().all()):  # float32 logits near ±3e38: their difference overflows
-        nll = log_total.double() + (top.double() - label_logit.double())
-    return confidence, correct, nll, brier
+
+def _copied(scores: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a copy of scores (N, C) in another dtype, stored by class if there are few classes."""
+    if scores.shape[1] > MAX_COLUMN_MAJOR:
+        return scores.to(dtype, copy=True)
+    return scores.new_empty((scores.shape[1], len(scores)), dtype=dtype).copy_(scores.t()).t()
+
+
+def _sum_of_rows(values: Tensor) -> Tensor:
+    """Sum values (N, C) over the classes, in an order that does not depend on the position of a row."""
+    if values.shape[1] > MAX_COLUMN_MAJOR:
+        return values.sum(1)
+    total = values[:, 0].clone()
+    for column in range(1, values.shape[1]):
+        total += values[:, column]
+    return total
 
 
 def reduce_probs(probs: Tensor, labels: Tensor) -> Values:

@@ -31,18 +31,19 @@ class SortedExamples:
 
     def __init__(self, examples: Examples, bins: int) -> None:
         check_size("bins", bins, least=1)
+        key = examples.descending()
         confidence = examples.confidence.double().numpy()
-        self.order: Ints = np.argsort(-confidence, kind="stable")  # original positions
-        self.confidence = confidence[self.order]
+        self.order: Ints = np.lexsort((-confidence, key))  # original positions
+        key, self.confidence = key[self.order], confidence[self.order]
         self.wrong = 1 - examples.correct.numpy()[self.order].astype(np.int64)
         self.brier = examples.brier.double().numpy()[self.order]
         nll = examples.nll.double().numpy()[self.order]
         self.nll = np.where(np.isinf(nll), 0, nll)  # infinite values replaced by 0
         self.infinite_nll = np.flatnonzero(np.isinf(nll))
-        self.ties = np.append(_starts(self.confidence)[1:], len(nll)) - 1  # last example of each confidence
+        self.ties = np.append(_starts(key)[1:], len(nll)) - 1  # last example of each confidence
         binnings = (
             bin_index(examples.confidence, bins).numpy()[self.order],  # in their dtype, like `Calibration`
-            equal_mass_index(self.confidence, bins),
+            equal_mass_index(-key, bins),
             np.clip((self.confidence * GRID).astype(np.int64), 0, GRID - 1),
         )
         starts = [_starts(index) for index in binnings]

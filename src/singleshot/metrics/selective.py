@@ -69,11 +69,13 @@ def risk_coverage(examples: Examples) -> RiskCoverage:
     (array([0.25, 0.75, 1.  ]), array([0.   , 0.333, 0.5  ]))
     """
     confidence = examples.confidence.double().numpy()
-    levels, group, accepted = np.unique(-confidence, return_inverse=True, return_counts=True)
+    levels, first, group, accepted = np.unique(
+        examples.descending(), return_index=True, return_inverse=True, return_counts=True
+    )
     wrong = np.bincount(group, weights=~examples.correct.numpy(), minlength=len(levels))
     accepted = np.cumsum(accepted)
     return RiskCoverage(
-        threshold=-levels,
+        threshold=confidence[first],
         coverage=accepted / len(confidence),
         risk=np.cumsum(wrong) / accepted,
         count=len(confidence),

@@ -75,6 +75,26 @@ class FrequencyScaling(Scaling):
         mixed = self._frequencies(wide, probs) + pseudo_example
         return to_output_dtype(torch.log(mixed / mixed.sum(-1, keepdim=True)), logits)
 
+    @classmethod
+    @abstractmethod
+    def fit_confidence(cls, confidence: Tensor, correct: Tensor) -> FrequencyScaling:
+        """Fit to the confidences (N,) of predicted classes, and whether these are correct (N,).
+
+        The result has a single class: it maps confidences with `of_confidence`, not logits.
+        """
+
+    def of_confidence(self, confidence: Tensor) -> Tensor:
+        """Return calibrated confidences (N,) in float64, for a scaling from `fit_confidence`.
+
+        One pseudo-example, which is right with the mean of its confidence and 1/2, keeps them away from 0 and 1, and
+        keeps the order of confidences with equal frequencies.
+        """
+        if self.classes != 1:
+            raise ValueError(f"this scaling is for the logits of {self.classes} classes, not for confidences")
+        column = confidence.double().unsqueeze(1)
+        weight = 1 / (int(self.examples) + 1)
+        return ((self._frequencies(column, column) + weight * (column + 0.5) / 2) / (1 + weight)).squeeze(1)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the arguments of the constructor, without the padding of the rows."""
         arguments, points = super().to_dict(), self.points_name
@@ -132,6 +152,14 @@ class IsotonicScaling(FrequencyScaling):
         ]
         scores, values = [curve.X_thresholds_ for curve in curves], [curve.y_thresholds_ for curve in curves]
         return cls(scores, values, len(labels))
+
+    @classmethod
+    def fit_confidence(cls, confidence: Tensor, correct: Tensor) -> IsotonicScaling:
+        """Fit accuracy as an increasing function of the confidences (N,) of predicted classes."""
+        from sklearn.isotonic import IsotonicRegression
+
+        curve = IsotonicRegression(y_min=0, y_max=1).fit(confidence.double().numpy(), correct.double().numpy())
+        return cls([curve.X_thresholds_], [curve.y_thresholds_], len(correct))
 
     def _frequencies(self, logits: Tensor, probs: Tensor) -> Tensor:
         scores, values = self.scores.to(probs), self.values.to(probs)
@@ -191,6 +219,12 @@ class HistogramBinning(FrequencyScaling):
             filled = [_fill_bins(probs[:, index], labels == index, bins) for index in range(classes)]
         edges, values = zip(*filled, strict=True)
         return cls(edges, values, len(labels), classes, kind)
+
+    @classmethod
+    def fit_confidence(cls, confidence: Tensor, correct: Tensor, *, bins: int = 15) -> HistogramBinning:
+        """Fit the accuracy in bins of equally many confidences (N,) of predicted classes."""
+        edges, values = _fill_bins(confidence.double(), correct, check_size("bins", bins, 1))
+        return cls([edges], [values], len(correct), 1)
 
     def _frequencies(self, logits: Tensor, probs: Tensor) -> Tensor:
         if self.kind == "one_vs_rest":

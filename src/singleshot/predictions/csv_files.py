@@ -1,4 +1,4 @@
-"""Predictions in .csv files, compressed with gzip or not, read in blocks of rows.
+"""Predictions in .csv and .tsv files, read in blocks of rows.
 
 The csv module and ``float`` parse a few million cells per second, with correct quoting and known line numbers.
 """
@@ -6,7 +6,7 @@ The csv module and ``float`` parse a few million cells per second, with correct 
 from __future__ import annotations
 
 import csv
-import gzip
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
@@ -19,29 +19,37 @@ from numpy.typing import NDArray
 
 from singleshot.predictions.arrays import MAX_LABEL_LENGTH
 from singleshot.predictions.file import Block, Predictions
-from singleshot.predictions.selection import LABEL_COLUMNS, Selection, check_unique, find_columns, find_labels
+from singleshot.predictions.selection import Layout, Selection, check_unique, find_columns
+from singleshot.predictions.text_files import MAX_LINE, limited_lines, opened_text
 
-MAX_LINE = 2**26  # characters: four million classes of 16 digits
 MAX_BLANK_LINES = 2**20  # in a row; a few bytes of gzip can expand to any number
 BLOCK_CHARACTERS = 2**24  # of the rows held at a time, including unused columns
+SEPARATORS = ("\t", ";", "|", ",")
+"""In this order: a decimal comma is not a separator."""
+LABEL = "label"  # heading of the labels in a table without headings
 
 
 def open_csv(path: Path, selection: Selection) -> Predictions:
-    """Open a table with columns logit_CLASS or prob_CLASS, and label. The first line contains the headings."""
-    headings = _read_headings(path)
-    label = find_labels(path, headings, selection, LABEL_COLUMNS)
-    kind, indices, class_names = find_columns(path, headings, label, selection)
-    label_index = headings.index(label)
+    """Open a table of scores and labels; the separator is found in its first lines.
+
+    The first line contains the headings. Without headings, columns are numbered from 0, and the labels are the first or
+    the last column.
+    """
+    separator = _find_separator(path)
+    headings, has_headings = _read_headings(path, separator, selection)
+    layout = find_columns(path, headings, selection)
+    used = [one for one in (layout.labels, layout.predicted) if one is not None]
 
     def block(lines: list[int], rows: list[list[str]]) -> Block:
-        scores = _parse_scores(path, lines, rows, indices, headings)
-        return Block(scores, np.array([row[label_index] for row in rows], dtype=object), lines)
+        scores = _parse_scores(path, lines, rows, layout, headings)
+        labels, *predicted = (np.array([row[column] for row in rows], dtype=object) for column in used)
+        return Block(scores, labels, lines, predicted=predicted[0] if predicted else None)
 
     def read_blocks(max_rows: int) -> Iterator[Block]:
         lines: list[int] = []
         rows: list[list[str]] = []
         characters = blank = 0
-        for line, length, row in islice(_read_rows(path), 1, None):
+        for line, length, row in islice(_read_rows(path, separator), int(has_headings), None):
             characters += length
             blank = 0 if row else blank + 1
             if blank > MAX_BLANK_LINES:
@@ -50,8 +58,9 @@ def open_csv(path: Path, selection: Selection) -> Predictions:
                 continue
             if len(row) != len(headings):
                 raise ValueError(f"{path}, line {line}: {len(row)} cells, but {len(headings)} headings")
-            if len(row[label_index]) > MAX_LABEL_LENGTH:
-                size = f"{len(row[label_index]):,} characters, more than {MAX_LABEL_LENGTH:,}"
+            longest = max(len(row[column]) for column in used)
+            if longest > MAX_LABEL_LENGTH:
+                size = f"{longest:,} characters, more than {MAX_LABEL_LENGTH:,}"
                 raise ValueError(f"{path}, line {line}: the label has {size}")
             lines.append(line)
             rows.append(row)
@@ -61,66 +70,120 @@ def open_csv(path: Path, selection: Selection) -> Predictions:
         if rows:
             yield block(lines, rows)
 
-    return Predictions(path, kind, len(indices), None, class_names, read_blocks)
+    classes = len(layout.columns)
+    return Predictions(path, layout.kind, classes, None, layout.class_names, read_blocks, is_unclear=layout.is_unclear)
 
 
-def _read_rows(path: Path) -> Iterator[tuple[int, int, list[str]]]:
+def _find_separator(path: Path) -> str:
+    """Return the first separator that splits the first two lines into equally many cells."""
+    with opened_text(path) as file:
+        first = list(islice((line for line in limited_lines(path, file) if line.strip()), 2))
+    if not first:
+        return ","
+    for separator in SEPARATORS:
+        signs = [_unquoted(line).count(separator) for line in first]
+        if min(signs) > 0 and len(set(signs)) == 1:
+            return separator
+    return max(SEPARATORS[::-1], key=_unquoted(first[0]).count)
+
+
+def _unquoted(line: str) -> str:
+    return re.sub('"[^"]*"', "", line) if '"' in line else line
+
+
+def _read_rows(path: Path, separator: str) -> Iterator[tuple[int, int, list[str]]]:
     """Yield the line number, the length in characters and the cells of each row.
 
-    The length is limited: a few bytes of gzip can expand to a line that fills the memory.
+    The length is limited, also that of a quoted cell with many lines.
     """
     length = 0
 
     def lines() -> Iterator[str]:
         nonlocal length
-        while line := file.readline(MAX_LINE):
+        for line in limited_lines(path, file):
             length += len(line)
             if length >= MAX_LINE:
                 raise ValueError(f"{path} has a line of {MAX_LINE:,} characters or more")
             yield line
 
-    open_text: Any = gzip.open if path.name.lower().endswith(".gz") else open
-    with open_text(path, "rt", encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(lines(), strict=True)
+    with opened_text(path) as file:
+        reader = csv.reader(lines(), delimiter=separator, strict=True)
         for cells in reader:
             yield reader.line_num, length, cells
             length = 0
 
 
-def _read_headings(path: Path) -> list[str]:
-    _, _, cells = next(_read_rows(path), (0, 0, []))
+def _read_headings(path: Path, separator: str, selection: Selection) -> tuple[list[str], bool]:
+    """Return the headings, and whether they are in the file."""
+    _, _, cells = next(_read_rows(path, separator), (0, 0, []))
     headings = [name.strip() for name in cells]
     if not any(headings):
         raise ValueError(f"{path} has no headings in its first line, such as label,prob_cat,prob_dog")
-    separator = next((sign for sign in (";", "\t", "|") if len(headings) == 1 and sign in headings[0]), None)
-    if separator is not None:
-        raise ValueError(f"{path} seems to be separated by {separator!r}; use commas")
+    numbers = [_number(cell) for cell in headings]
+    fractions = [number is not None and not number.is_integer() for number in numbers]
+    if any(fractions) and sum(number is None for number in numbers) <= 1:
+        return _numbered_headings(path, separator, fractions, selection), False
     check_unique(path, headings)
+    return headings, True
+
+
+def _numbered_headings(path: Path, separator: str, fractions: list[bool], selection: Selection) -> list[str]:
+    """Return a heading per column of a table without headings: numbers, and ``label`` for the first or last column."""
+    rows = [row for _, _, row in islice(_read_rows(path, separator), 20) if row]
+    last = len(fractions) - 1
+    headings = [str(index) for index in range(len(fractions))]
+    if selection.labels is None:
+        whole = [index for index in {0, last} if all(_is_label(row[index]) for row in rows if len(row) == last + 1)]
+        if len(whole) != 1:
+            raise ValueError(
+                f"{path} has no headings, and it is unclear which column holds the labels: add a line such as "
+                "label,prob_cat,prob_dog, or set --labels NUMBER, counted from 0"
+            )
+        headings[whole[0]] = LABEL
+    if selection.kind is None:
+        raise ValueError(
+            f"{path} has no headings, so it is unclear whether it holds logits or probabilities: set --kind logits or "
+            "--kind probs (kind= in Python)"
+        )
     return headings
 
 
 def _parse_scores(
-    path: Path, lines: list[int], rows: list[list[str]], indices: tuple[int, ...], headings: Sequence[str]
+    path: Path, lines: list[int], rows: list[list[str]], layout: Layout, headings: Sequence[str]
 ) -> NDArray[np.float64]:
+    indices = layout.columns
     first, last = indices[0], indices[-1] + 1
     is_contiguous = indices == tuple(range(first, last))
     take: Any = itemgetter(slice(first, last)) if is_contiguous else itemgetter(*indices)
-    texts = chain.from_iterable(map(take, rows))
-    with suppress(ValueError):
-        values = np.fromiter(map(float, texts), dtype=np.float64, count=len(rows) * len(indices))
-        return values.reshape(len(rows), len(indices))
-    line, heading, cell = next(
+    for convert in (float, _decimal_comma):
+        texts = chain.from_iterable(map(take, rows))
+        with suppress(ValueError):
+            values = np.fromiter(map(convert, texts), dtype=np.float64, count=len(rows) * len(indices))
+            return values.reshape(len(rows), len(indices))
+    faults = [
         (line, headings[index], row[index])
         for line, row in zip(lines, rows, strict=True)
         for index in indices
-        if not _is_number(row[index])
-    )
+        if _number(row[index]) is None
+    ]
+    line, heading, cell = faults[0]
     found = f"{cell[:50]!r} is not a number" if cell.strip() else "the cell is empty"
-    raise ValueError(f"{path}, line {line}, column {heading!r}: {found}")
+    others = list(dict.fromkeys(heading for _, heading, _ in faults))
+    also = f"; columns without numbers: {', '.join(others[:10])}" if len(others) > 1 else ""
+    raise ValueError(f"{path}, line {line}, column {heading!r}: {found}{also}")
 
 
-def _is_number(text: str) -> bool:
+def _decimal_comma(text: str) -> float:
+    return float(text.replace(",", ".", 1))
+
+
+def _number(text: str) -> float | None:
     with suppress(ValueError):
-        float(text)
-        return True
-    return False
+        return _decimal_comma(text)
+    return None
+
+
+def _is_label(text: str) -> bool:
+    """Whether a cell is an integer or not a number."""
+    number = _number(text)
+    return number is None or (number.is_integer() and "e" not in text.lower())

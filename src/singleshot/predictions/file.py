@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import gzip
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +18,18 @@ from safetensors import SafetensorError
 
 from singleshot.common.checks import check_size
 from singleshot.common.text import printable
-from singleshot.predictions.selection import Kind, check_unique
-from singleshot.predictions.validation import LabelReader, LabelsAre, Location, as_logits, check_values, native
+from singleshot.predictions.names import Kind
+from singleshot.predictions.selection import check_unique
+from singleshot.predictions.validation import (
+    LabelReader,
+    LabelsAre,
+    Location,
+    ScoreFaults,
+    as_logits,
+    check_values,
+    native,
+    score_tensor,
+)
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32 fit into a core's cache
 MAX_CLASSES = 2**22  # a row must fit in memory
@@ -34,6 +43,7 @@ class Block(NamedTuple):
     labels: NDArray[Any]  # (n,), integers or text
     lines: Sequence[int] | None = None  # line numbers in a text file
     bfloat16: bool = False  # whether the scores were stored as bfloat16, which numpy lacks
+    predicted: NDArray[Any] | None = None  # (n,), integers or text, if the scores are only their confidences (n, 1)
 
 
 BlockReader = Callable[[int], Iterator[Block]]
@@ -43,8 +53,9 @@ BlockReader = Callable[[int], Iterator[Block]]
 class Chunk(NamedTuple):
     """Checked rows of a file."""
 
-    scores: NDArray[Any]  # (n, C), floating point
+    scores: NDArray[Any]  # (n, C), floating point; (n, 1) if only the confidence is known
     labels: NDArray[np.int64]  # (n,), class indices
+    predicted: NDArray[np.int64] | None = None  # (n,), class indices, if only their confidence is known
 
 
 @dataclass(frozen=True)
@@ -72,16 +83,24 @@ class Predictions:
     read_blocks: BlockReader
     stored_passes: StoredPasses | None = None
     labels_are: LabelsAre | None = None  # meaning of integer labels, if it would be ambiguous
+    positive: str | None = None  # name of the positive class, if the file has only its scores
+    normalize: bool = False  # whether each row of probabilities is divided by its sum
+    is_unclear: bool = False  # whether the confidence could be the probability of the positive class
 
     def __post_init__(self) -> None:
         if self.count == 0:
             raise ValueError(f"{self.path} contains no examples")
         if not 1 <= self.classes <= MAX_CLASSES:
             raise ValueError(f"{self.path} has {self.classes:,} classes; 1 to {MAX_CLASSES:,} are supported")
-        if self.class_names is not None:
+        if self.class_names is not None and not self.has_single_score:
             if len(self.class_names) != self.classes:
                 raise ValueError(f"{self.path} has {len(self.class_names)} class names for {self.classes} classes")
             check_unique(self.path, self.class_names, "class")
+
+    @property
+    def has_single_score(self) -> bool:
+        """Whether the blocks have one score per example: a confidence, or the score of the positive class."""
+        return self.kind == "confidence" or self.classes == 1
 
     @property
     def passes(self) -> int:
@@ -89,23 +108,67 @@ class Predictions:
         return 0 if self.stored_passes is None else self.stored_passes.count
 
     def chunks(self, rows: int | None = None) -> Iterator[Chunk]:
-        """Yield all rows in chunks, checked: finite logits, probabilities that sum to 1, known labels."""
+        """Yield all rows in chunks, checked: logits or probabilities that sum to 1, and known labels.
+
+        An error describes everything that is wrong with the file.
+        """
+        if self.normalize and self.kind != "probs":
+            raise ValueError(f"{self.path} has {self.kind}; only probabilities can be normalized")
         is_empty = True
-        for block, labels, first in self._labelled_blocks(self.read_blocks, self.classes, rows):
-            is_empty = False
-            scores, location = native(block.scores), _row_location(block, first)
-            check_values(scores, self.kind, str(self.path), location, bfloat16=block.bfloat16)
-            if block.bfloat16 and self.kind == "probs":
-                # They are float32 now, and the metrics check sums to that precision.
-                scores = scores / scores.sum(-1, keepdims=True)
-            yield Chunk(scores, labels)
+        try:
+            for block, labels, predicted, first in self._labelled_blocks(self.read_blocks, self.classes, rows):
+                is_empty = False
+                scores, location = self._scores(block), _row_location(block, first)
+                check_values(scores, self.kind, str(self.path), location, bfloat16=block.bfloat16)
+                if block.bfloat16 and self.kind == "probs":
+                    # They are float32 now, and the metrics check sums to that precision.
+                    scores = scores / scores.sum(-1, keepdims=True)
+                yield Chunk(scores, labels, predicted)
+        except ValueError as error:
+            raise ValueError(self._faults(str(error))) from None
         if is_empty:
             raise ValueError(f"{self.path} contains no examples")
 
+    def _scores(self, block: Block) -> NDArray[Any]:
+        scores = native(block.scores)
+        if not self.normalize:
+            return scores
+        wide = scores.astype(np.float64)
+        total = wide.sum(-1, keepdims=True)
+        return np.asarray(np.divide(wide, total, out=np.full_like(wide, np.nan), where=(total > 0) & (wide >= 0)))
+
+    def _faults(self, found: str) -> str:
+        """Read the file again, and describe the faults of all labels and all scores."""
+        labels_fault = ""
+        scores = ScoreFaults(str(self.path), self.kind)
+        try:
+            read_labels = self._label_reader()
+            first = 0
+            for block in self.read_blocks(max(1, CHUNK_SCORES // self.classes)):
+                location = _row_location(block, first)
+                if not labels_fault:
+                    try:
+                        read_labels(block.labels, location)
+                    except ValueError as error:
+                        labels_fault = str(error)
+                values = score_tensor(self._scores(block), self.kind, bfloat16=block.bfloat16)
+                scores.add(values, location)
+                first += len(block.labels)
+        except (*DAMAGE, OSError, ValueError):
+            pass  # the rest of the file cannot be read, as the error that was found may say already
+        faults = [fault for fault in (labels_fault, scores.message()) if fault]
+        return ". Also: ".join(faults) if found in faults or len(faults) == 2 or scores.invalid else found
+
     def batches(self, rows: int | None = None) -> Iterator[dict[str, NDArray[Any]]]:
-        """Yield the chunks as arguments of a metric's ``update``: logits= or probs=, and labels=."""
+        """Yield the chunks as arguments of `ScoredBatch.of`: logits= or probs=, and labels=.
+
+        If only the confidence is known, as arguments of `ScoredBatch.of_top_class`.
+        """
         for chunk in self.chunks(rows):
-            yield {self.kind: chunk.scores, "labels": chunk.labels}
+            if chunk.predicted is None:
+                yield {self.kind: chunk.scores, "labels": chunk.labels}
+            else:
+                yield {"confidence": chunk.scores[:, 0], "predicted": chunk.predicted, "labels": chunk.labels}
 
     def pass_batches(self, rows: int | None = None) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the stochastic passes as arguments of `VarianceHistogram.update`: logits= (T, n, C) and labels= (n,).
@@ -115,7 +178,7 @@ class Predictions:
         passes = self.stored_passes
         if passes is None:
             raise ValueError(f"{self.path} has no stochastic passes; store them in an array pass_logits (T, N, C)")
-        for block, labels, first in self._labelled_blocks(passes.read_blocks, passes.count * self.classes, rows):
+        for block, labels, _, first in self._labelled_blocks(passes.read_blocks, passes.count * self.classes, rows):
             scores, location = native(block.scores), _pass_location(len(labels), first)
             flat = scores.reshape(-1, self.classes)
             check_values(flat, passes.kind, passes.name, location, bfloat16=block.bfloat16)
@@ -123,8 +186,9 @@ class Predictions:
 
     def load(self) -> Chunk:
         """Read all rows into memory."""
-        scores, labels = zip(*self.chunks(), strict=True)
-        return Chunk(np.concatenate(scores), np.concatenate(labels))
+        scores, labels, predicted = zip(*self.chunks(), strict=True)
+        found = None if predicted[0] is None else np.concatenate(predicted)
+        return Chunk(np.concatenate(scores), np.concatenate(labels), found)
 
     def logits(self, chunk: Chunk) -> NDArray[Any]:
         """Return the scores of a chunk as logits; probabilities become their logarithms."""
@@ -132,15 +196,20 @@ class Predictions:
 
     def _labelled_blocks(
         self, read_blocks: BlockReader, row_scores: int, rows: int | None
-    ) -> Iterator[tuple[Block, NDArray[np.int64], int]]:
-        """Yield blocks with their class indices and the index of their first row."""
+    ) -> Iterator[tuple[Block, NDArray[np.int64], NDArray[np.int64] | None, int]]:
+        """Yield blocks with their labels and predicted classes as indices, and the index of their first row."""
         rows = max(1, CHUNK_SCORES // row_scores) if rows is None else check_size("rows", rows, least=1)
-        read_labels = LabelReader(self.path, self.classes, self.class_names, self.labels_are)
+        read_labels = self._label_reader()
         first = 0
         with damage_reported(self.path):
             for block in read_blocks(rows):
-                yield block, read_labels(block.labels, _row_location(block, first)), first
+                location = _row_location(block, first)
+                predicted = None if block.predicted is None else read_labels(block.predicted, location)
+                yield block, read_labels(block.labels, location), predicted, first
                 first += len(block.labels)
+
+    def _label_reader(self) -> LabelReader:
+        return LabelReader(self.path, self.classes, self.class_names, self.labels_are)
 
 
 def _row_location(block: Block, first: int) -> Location:
@@ -158,8 +227,9 @@ def damage_reported(path: Path) -> Iterator[None]:
     try:
         yield
     except (*DAMAGE, OSError) as error:
-        # A damaged archive makes zipfile seek to a negative offset, which is invalid.
-        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno != errno.EINVAL:
+        # A damaged archive makes zipfile seek to a negative offset, which is invalid. Errors of gzip and
+        # zstd have no number.
+        if isinstance(error, OSError) and error.errno not in {None, errno.EINVAL}:
             raise
         reason = f"damaged, incomplete or encrypted, or its ending is wrong: {printable(str(error))}"
         raise ValueError(f"{path} is {reason}") from None

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from singleshot.common.text import printable
 from singleshot.predictions.arrays import MAX_LABEL_LENGTH, StoredArray, from_arrays, open_arrays
 from singleshot.predictions.file import Predictions
-from singleshot.predictions.selection import ARRAY_KINDS, SET_KIND, Kind, Selection
+from singleshot.predictions.names import LOGITS, PROBS, Kind
+from singleshot.predictions.selection import SET_KIND, Selection
 from singleshot.predictions.validation import LABEL_MEANINGS
 
 MAX_COPIED = 2**33  # bytes of an array that is copied to a temporary file
@@ -124,7 +125,8 @@ def _texts(path: Path, name: str) -> tuple[str, ...]:
 
 
 def _kind_from_name(path: Path) -> Kind:
-    kinds = {kind for word, kind in ARRAY_KINDS.items() if word in path.stem.lower()}
+    kinds: set[Kind] = {"logits" for word in LOGITS if word in path.stem.lower()}
+    kinds |= {"probs" for word in PROBS if word in path.stem.lower()}
     if len(kinds) != 1:
         raise ValueError(f"{path}: unclear from its name whether it holds logits or probabilities; {SET_KIND}")
     return kinds.pop()

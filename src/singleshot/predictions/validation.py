@@ -8,44 +8,105 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from singleshot.common.checks import as_tensor, finite_rows, first_true, probability_rows
+from singleshot.common.checks import as_tensor, first_true, logit_rows, probability_rows
 from singleshot.common.text import listed
-from singleshot.predictions.selection import Kind
+from singleshot.predictions.names import Kind
 
 LabelsAre = Literal["names", "indices"]
 LABEL_MEANINGS: tuple[LabelsAre, ...] = ("names", "indices")
 
 Location = Callable[[int], str]
 """Describes where a row of a block is in the file."""
-INTEGER = re.compile("[+-]?[0-9]{1,18}")
+INTEGER = re.compile(r"([+-]?[0-9]{1,18})(\.0*)?")
+
+
+def valid_rows(values: Tensor, kind: Kind) -> Tensor:
+    """Return a mask of the valid rows of scores (n, C)."""
+    if kind == "confidence":
+        return ((values >= 0) & (values <= 1)).all(1)
+    return logit_rows(values) if kind == "logits" else probability_rows(values)
+
+
+def describe_row(row: Tensor, kind: Kind) -> str:
+    """Describe what is wrong with an invalid row of scores."""
+    row = row.double()
+    is_odd = ~row.isfinite() & ~row.isneginf() if kind == "logits" and not row.isneginf().all() else ~row.isfinite()
+    if bool(is_odd.any()):
+        column = first_true(is_odd)
+        return f"has {float(row[column])} for class {column}"
+    if kind == "confidence":
+        return f"has {float(row[0]):g}"
+    return f"has values from {float(row.amin()):g} to {float(row.amax()):g} and sum {float(row.sum()):.6g}"
+
+
+REQUIREMENTS: dict[Kind, str] = {
+    "logits": "logits must be finite (or -inf)",
+    "probs": "probabilities must lie in [0, 1] and sum to 1 in each row",
+    "confidence": "confidences must lie in [0, 1]",
+}
+
+
+class ScoreFaults:
+    """Counts the invalid rows of a file, and remembers the first and the worst of them."""
+
+    def __init__(self, name: str, kind: Kind) -> None:
+        self.name, self.kind = name, kind
+        self.rows = self.invalid = 0
+        self.first = self.worst = ""
+        self.largest = -1.0
+        self.are_positive = True
+
+    def add(self, values: Tensor, location: Location) -> None:
+        """Add rows of scores (n, C)."""
+        wrong = (~valid_rows(values, self.kind)).nonzero().squeeze(1)
+        self.rows += len(values)
+        self.invalid += len(wrong)
+        if not len(wrong):
+            return
+        off = (values[wrong].double().sum(1) - 1).abs().nan_to_num(nan=torch.inf)
+        worst = int(off.argmax())
+        if float(off[worst]) > self.largest:
+            self.largest, row = float(off[worst]), int(wrong[worst])
+            self.worst = f"{location(row)} {describe_row(values[row], self.kind)}"
+        self.first = self.first or f"{location(int(wrong[0]))} {describe_row(values[wrong[0]], self.kind)}"
+        self.are_positive &= bool((values[wrong] >= 0).all() and (values[wrong].sum(1) > 0).all())
+
+    def message(self) -> str:
+        """Describe all faults; empty if there are none."""
+        if not self.invalid:
+            return ""
+        found = f"{self.name}: {REQUIREMENTS[self.kind]}; {self.first}"
+        if self.invalid > 1:
+            found += f"; {self.invalid:,} of {self.rows:,} rows are invalid"
+        if self.kind != "probs":
+            return found
+        if self.invalid > 1 and self.worst != self.first:
+            found += f", the worst is {self.worst}"
+        if self.are_positive:
+            return f"{found}; --normalize divides each row by its sum (normalize=True in Python)"
+        return f"{found}; if these are logits, rename them or set --kind logits"
 
 
 def check_values(scores: NDArray[Any], kind: Kind, name: str, location: Location, *, bfloat16: bool = False) -> None:
-    """Raise for the first row of scores (n, C) that is not finite logits or not probabilities.
+    """Raise if a row of scores (n, C) is not valid. The message has the name of the file or array.
 
-    The message has the name of the file or array. Sums of ``bfloat16`` scores are checked to its precision.
+    Sums of ``bfloat16`` scores are checked to its precision.
     """
+    values = score_tensor(scores, kind, bfloat16=bfloat16)
+    if not bool(valid_rows(values, kind).all()):
+        faults = ScoreFaults(name, kind)
+        faults.add(values, location)
+        raise ValueError(faults.message())
+
+
+def score_tensor(scores: NDArray[Any], kind: Kind, *, bfloat16: bool = False) -> Tensor:
+    """Return scores as a tensor, in bfloat16 if that was their precision."""
     values = as_tensor(scores, kind)
-    if bfloat16:
-        values = values.bfloat16()
-    valid = finite_rows(values) if kind == "logits" else probability_rows(values)
-    if bool(valid.all()):
-        return
-    index = first_true(~valid)
-    row = values[index].double()
-    if not bool(row.isfinite().all()):
-        column = first_true(~row.isfinite())
-        found = f"has {float(row[column])} for class {column}"
-    else:
-        found = f"has values from {float(row.amin()):g} to {float(row.amax()):g} and sum {float(row.sum()):.6g}"
-    if kind == "logits":
-        raise ValueError(f"{name}: logits must be finite; {location(index)} {found}")
-    raise ValueError(
-        f"{name}: probabilities must lie in [0, 1] and sum to 1 in each row; {location(index)} {found}; if these are "
-        "logits, rename them or set --kind logits"
-    )
+    return values.bfloat16() if bfloat16 else values
 
 
 def native(scores: NDArray[Any]) -> NDArray[Any]:
@@ -56,12 +117,42 @@ def native(scores: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_logits(scores: NDArray[Any], kind: Kind) -> NDArray[Any]:
-    """Return logits unchanged, and probabilities as their logarithms, with at least the smallest normal float32."""
+    """Return finite logits: probability 0, or a logit of −∞, becomes the smallest normal float32."""
+    tiny = np.finfo(np.float32).tiny
     if kind == "logits":
-        return scores
+        masked = np.isneginf(scores)
+        if not masked.any():
+            return scores
+        lowest = scores.max(-1, keepdims=True) + np.log(tiny)
+        return np.asarray(np.where(masked, lowest, scores).astype(scores.dtype))
     wide = scores.astype(np.float32) if scores.dtype == np.float16 else scores
-    logits: NDArray[Any] = np.log(np.maximum(wide, np.finfo(np.float32).tiny))
+    logits: NDArray[Any] = np.log(np.maximum(wide, tiny))
     return logits
+
+
+def label_texts(labels: NDArray[Any]) -> list[str]:
+    """Return labels as text: whole numbers without decimals, and text without spaces around it.
+
+    >>> label_texts(np.array([2.0, 0.5])), label_texts(np.array([" cat", "2.0"])), label_texts(np.array([True]))
+    (['2', '0.5'], ['cat', '2'], ['True'])
+    """
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8")
+    texts = [str(label).strip() for label in labels.ravel().tolist()]
+    if labels.dtype.kind in "biu":
+        return texts
+    plain = {text: INTEGER.fullmatch(text) for text in set(texts)}
+    return [text if (match := plain[text]) is None or not match[2] else match[1] for text in texts]
+
+
+def whole_numbers(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels (n,) or (n, 1) as (n,), and floating point labels that are whole as integers."""
+    labels = labels.ravel() if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.dtype.kind == "b":
+        return labels.astype(np.int64)
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.round(labels)).all():
+        return labels.astype(np.int64)
+    return labels
 
 
 class LabelReader:
@@ -83,6 +174,7 @@ class LabelReader:
 
     def __call__(self, labels: NDArray[Any], location: Location) -> NDArray[np.int64]:
         """Return the class indices (n,) of the labels of one block."""
+        labels = whole_numbers(labels)
         if labels.dtype.kind in "iu" and self._meaning != "names":
             self._check_unambiguous([str(labels[0])], location)
             invalid = (labels < 0) | (labels >= self._classes)
@@ -90,12 +182,15 @@ class LabelReader:
                 row = int(invalid.argmax())
                 raise ValueError(
                     f"{self._path}: labels must lie in [0, {self._classes}), the classes of the scores; the label in "
-                    f"{location(row)} is {labels[row]}"
+                    f"{location(row)} is {labels[row]}{self._hint(labels.tolist())}"
                 )
             return labels.astype(np.int64)
-        if labels.dtype.kind == "S":
-            labels = np.char.decode(labels, "utf-8")
-        texts = [str(label).strip() for label in labels.tolist()]
+        if labels.dtype.kind == "f":
+            row = int(np.argmin(np.isfinite(labels) & (labels == np.round(labels))))
+            raise ValueError(
+                f"{self._path}: labels must be integers or class names; the label in {location(row)} is {labels[row]}"
+            )
+        texts = label_texts(labels)
         self._check_unambiguous(texts, location)
         index_of = {text: self._find_index(text) for text in set(texts)}
         indices = [index_of[text] for text in texts]
@@ -116,8 +211,20 @@ class LabelReader:
                 "--labels-are indices (labels_are= in Python)"
             )
 
+    def _hint(self, labels: Sequence[int]) -> str:
+        if min(labels) >= 1 and max(labels) == self._classes:
+            return f". They lie in 1 … {self._classes}: if they are counted from 1, subtract 1"
+        return ""
+
     def _unknown(self, texts: list[str], rows: list[int], location: Location) -> str:
         first, where = texts[rows[0]], location(rows[0])
+        numbers = [parse_integer(text) for text in texts]
+        hint = self._hint([number for number in numbers if number is not None]) if None not in numbers else ""
+        if hint:
+            return (
+                f"{self._path}: labels must lie in [0, {self._classes}), the classes of the scores; the label in "
+                f"{where} is {first}{hint}"
+            )
         if self._meaning == "indices":
             return f"{self._path}: labels must be indices in [0, {self._classes}); the label in {where} is {first!r}"
         if not self._index:
@@ -139,10 +246,11 @@ class LabelReader:
 def parse_integer(text: str) -> int | None:
     """Return the integer that a text represents, if any.
 
-    >>> parse_integer("07"), parse_integer("-1"), parse_integer("seven")
-    (7, -1, None)
+    >>> parse_integer("07"), parse_integer("-1"), parse_integer("2.0"), parse_integer("seven")
+    (7, -1, 2, None)
     """
-    return int(text) if INTEGER.fullmatch(text) else None
+    match = INTEGER.fullmatch(text)
+    return int(match[1]) if match else None
 
 
 def first_misnumbered(names: Sequence[str]) -> tuple[int, str] | None:

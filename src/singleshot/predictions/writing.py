@@ -63,6 +63,29 @@ def write_predictions(
     write_atomically(path, write)
 
 
+def write_top_class(
+    path: Path | str,
+    confidence: NDArray[Any],
+    predicted: NDArray[Any],
+    labels: NDArray[Any],
+    *,
+    class_names: tuple[str, ...] | None = None,
+) -> None:
+    """Write predicted classes and labels (N,) as indices, and the confidences (N,), to an .npz file, atomically."""
+    path = Path(path)
+    if path.suffix.lower() != ".npz":
+        raise ValueError(f"{path} must end in .npz")
+    arrays: dict[str, Any] = {"confidence": confidence, "predicted": predicted, "labels": labels}
+    if class_names is not None:
+        arrays |= {"class_names": np.array(class_names, dtype=str), "labels_are": np.array(["indices"])}
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.savez(file, **arrays)
+
+    write_atomically(path, write)
+
+
 def _write_arrays(logits_path: Path, labels_path: Path, chunks: Chunks, path: Path) -> tuple[int, ...]:
     """Write the chunks, and return the shape of all logits."""
     remaining = iter(chunks)
