@@ -185,7 +185,7 @@ def test_a_long_label_in_a_parquet_dictionary_is_decoded_a_few_rows_at_a_time(tm
     rows = 50_000
     labels = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int8), pa.array(["x" * 4000]))
     zeros = pa.array(np.zeros(rows, np.float32))
-    pq.write_table(pa.table({"logit_a": zeros, "label": labels}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"logit_a": zeros, "logit_b": zeros, "label": labels}), tmp_path / "a.parquet")
     tracemalloc.start()
     message = refusal_at_once(tmp_path / "a.parquet")
     assert tracemalloc.get_traced_memory()[1] < 2**28
