@@ -32,6 +32,7 @@ def test_the_slider_keeps_the_table_of_the_bins_open_and_sorted(opened: Browser)
     assert len(opened.all("#reliability details[open]")) == 1
     opened.find(f"{figure} summary").click()
     opened.wait(f"return !document.querySelector('{figure} details').open")
+    opened.settle()  # the event that tells of it comes later
     opened.set("#bins", 1)
     assert opened.all("#reliability details[open]") == []
 
