@@ -24,7 +24,7 @@ def evaluate_logits(rows: int, classes: int = 3, **options: Any) -> Evaluation:
 
 @pytest.mark.parametrize("name", ["npz", "csv", "parquet"])
 def test_metrics_of_files_and_arrays_match_the_oracle(name: str, tmp_path: Path) -> None:
-    for kind, classes in (("logits", 1), ("probs", 3), ("logits", 40)):  # scores of few classes are column-major
+    for kind, classes in (("logits", 2), ("probs", 3), ("logits", 40)):  # scores of few classes are column-major
         scores, labels = predictions(60, classes, kind, np.float64)
         path, options = WRITERS[name](tmp_path, scores, labels, kind)
         found = evaluate_file(read_predictions(path, **options), bins=9, replicates=30, classwise=True)
