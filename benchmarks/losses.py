@@ -102,8 +102,8 @@ def main() -> None:
         )
     given = batch(4096, 100)
     torch.testing.assert_close(step(ss.mmce_loss, *given), step(mmce_of_pairs, *given), rtol=1e-4, atol=1e-5)
-    jobs = {name: partial(step, loss, *given) for name, loss in CONTENDERS.items()}
-    print_ratios("MMCE, B = 4096, C = 100", interleaved_medians(jobs, arguments.rounds, process_time), "ours")
+    single = {name: partial(step, loss, *given) for name, loss in CONTENDERS.items()}
+    print_ratios("MMCE, B = 4096, C = 100", interleaved_medians(single, arguments.rounds, process_time), "ours")
     for name in CONTENDERS:
         command = [sys.executable, __file__, "--memory-of", name]
         grown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
