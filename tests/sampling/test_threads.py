@@ -174,7 +174,7 @@ def test_one_model_in_racing_threads_is_right_or_refused() -> None:
                 try:
                     assert torch.equal(call(), right)
                     outcomes.append("right")
-                except RuntimeError as error:  # noqa: PERF203
+                except RuntimeError as error:
                     assert "being sampled" in str(error)
                     outcomes.append("refused")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 
 import torch
-
 from running import tensors_of
+
 from singleshot.cli.main import main
 from singleshot.common.files import write_atomically
 from torture.mutation import flip_bit

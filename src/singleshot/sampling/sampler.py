@@ -21,8 +21,8 @@ from singleshot.sampling.state import (
     is_lazy,
     random_state,
     restore_random_state,
-    used_by_this_thread,
     save_random_state,
+    used_by_this_thread,
 )
 
 
