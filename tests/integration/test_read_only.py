@@ -12,6 +12,8 @@ from running import Started
 from singleshot.cli.main import main
 
 NOBODY = 65534
+TRAIN = ["train", "--dataset", "digits", "--width", "0.03125", "--image-size", "8", "--epochs", "1", "--no-report"]
+TRAIN += ["--train-images", "80"]
 
 
 def commands_without_privileges(place: str, writable: str) -> None:
@@ -26,8 +28,7 @@ def commands_without_privileges(place: str, writable: str) -> None:
             ["evaluate", file, "--json", "--replicates", "0"],
             ["calibrate", file, "--fit-on", f"{folder}/fit.npz", "-o", f"{folder}/out.npz"],
             ["report", file, "-o", f"{folder}/out.html", "--replicates", "0"],
-            ["train", "--dataset", "digits", "--width", "0.03125", "--image-size", "8", "--epochs", "1"]
-            + ["--train-images", "80", "--no-report", "--output", f"{folder}/run"],
+            [*TRAIN, "--output", f"{folder}/run"],
         ):
             code: object = 0
             try:

@@ -87,9 +87,8 @@ def examples(folder: Path) -> list[bytes]:
     from singleshot.training.recipe_file import recipe_text
 
     scores, labels = predictions(6, 3, "logits")
-    found = []
-    for name in ("npz", "npy", "csv", "csv.gz", "safetensors"):
-        found.append(WRITERS[name](folder, scores, labels, "logits")[0].read_bytes())
+    formats = ("npz", "npy", "csv", "csv.gz", "safetensors")
+    found = [WRITERS[name](folder, scores, labels, "logits")[0].read_bytes() for name in formats]
     calibration = ss.Calibration(bins=3)
     calibration.update(logits=torch.tensor(scores), labels=torch.tensor(labels))
     calibration.save(folder / "state.json")
