@@ -1,6 +1,7 @@
 # make quickstart   install, then compare an overconfident network with calibrated ones (a minute)
 # make test         install, then run every test; a skipped test prints what it needs
 # make lint         check style, types and the direction of imports
+# make torture      kill, damage and mislead it for MINUTES=2, and print what it survived
 # make bench        run every benchmark (a quarter of an hour)
 # make bench-foreign  time the sampler on other people's models (half an hour)
 PYTHON ?= python3
@@ -15,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # One thread per process: two OpenMP teams on two cores slow each other down.
 export OMP_NUM_THREADS := 1
 
-.PHONY: quickstart test lint bench bench-foreign docs results clean
+.PHONY: quickstart test lint torture bench bench-foreign docs results clean
 
 quickstart: $(VENV)/.base
 	$(BIN)/singleshot quickstart
@@ -28,6 +29,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+MINUTES ?= 2
+torture: $(VENV)/.fuzz
+	PYTHONPATH=tests:tests/training $(BIN)/python -m torture.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
+		$(if $(TABLE),--markdown $(TABLE))
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/startup.py
@@ -71,6 +77,11 @@ $(VENV)/.base: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/pip install -q -e '.[dev]'
+	touch $@
+
+# There is no atheris for some platforms; the rest of the torture runs without it.
+$(VENV)/.fuzz: $(VENV)/.dev
+	$(BIN)/pip install -q -e '.[fuzz]' || echo "atheris cannot be installed here"
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

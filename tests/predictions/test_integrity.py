@@ -47,7 +47,7 @@ def test_one_flipped_bit_in_an_archive_is_refused_or_changes_nothing(
     try:
         found = read_predictions(path).load()
     except ValueError as error:
-        assert path.name in str(error)
+        assert path.name in str(error)  # noqa: PT017
     else:
         assert np.array_equal(found.scores, LOGITS)
         assert np.array_equal(found.labels, LABELS)
@@ -119,7 +119,7 @@ def test_a_flipped_bit_in_a_parquet_file_with_page_checksums_never_changes_a_val
         try:
             found = read_predictions(path).load()
         except ValueError as error:
-            assert path.name in str(error)
+            assert path.name in str(error)  # noqa: PT017
             refused += 1
         else:
             if len(found.scores) == 40:

@@ -135,7 +135,7 @@ def test_a_model_in_use_by_stochastic_is_refused_in_other_threads(first: Callabl
     other_model = nn.Sequential(model[0], nn.ReLU())  # has the same noise layer
 
     def refused(call: Callable[[], object]) -> None:
-        with pytest.raises(RuntimeError, match="already being sampled|being sampled by another thread"):
+        with pytest.raises(RuntimeError, match=r"already being sampled|being sampled by another thread"):
             call()
 
     def enter() -> None:
@@ -175,7 +175,7 @@ def test_one_model_in_racing_threads_is_right_or_refused() -> None:
                     assert torch.equal(call(), right)
                     outcomes.append("right")
                 except RuntimeError as error:
-                    assert "being sampled" in str(error)
+                    assert "being sampled" in str(error)  # noqa: PT017
                     outcomes.append("refused")
 
         return run

@@ -18,7 +18,15 @@ from torture.mutation import mutated
 from torture.tally import Tally, refused_with
 
 CASES = 60
-SNIPPETS = (b"17:30:45", b"017", b"[" * 2000, b"{" * 500, b"&a *a", b"!!python/object/apply:os.system [x]", b"1e999")
+SNIPPETS: tuple[bytes, ...] = (
+    b"17:30:45",
+    b"017",
+    b"[" * 2000,
+    b"{" * 500,
+    b"&a *a",
+    b"!!python/object/apply:os.system [x]",
+    b"1e999",
+)
 SNIPPETS += (b'"\\ud800"', b"\xff\xfe", b"-0", b"null", b"9" * 400, b"<<: *x", b"\x00", b"? :", b"- - -")
 
 

@@ -18,7 +18,7 @@ BODY = bytes(range(256)) * 2048  # half a mebibyte
 def misbehaving_servers(tally: Tally) -> None:
     """Download a file from servers that break off, lie about ranges and lengths, redirect, trickle or send garbage."""
     random = tally.random
-    download.TIMEOUT, download.WINDOW, time.sleep = 2.0, 0.1, lambda seconds: None  # type: ignore[assignment]
+    download.TIMEOUT, download.WINDOW, time.sleep = 2.0, 0.1, lambda seconds: None
     with serve() as site:
         for number in range(CASES):
             target = tally.folder / str(number) / "file.bin"

@@ -27,7 +27,7 @@ from random import Random
 import torch
 
 from singleshot.common.environment import describe_environment
-from torture import documents, downloads, files, grids, images, pages, permissions, pickles, threads, training
+from torture import documents, downloads, files, grids, guided, images, pages, permissions, pickles, threads, training
 from torture.tally import Tally
 
 SCENARIOS: dict[str, Callable[[Tally], None]] = {
@@ -44,6 +44,8 @@ SCENARIOS: dict[str, Callable[[Tally], None]] = {
     "grids": grids.killed_workers,
     "dask": grids.killed_dask_workers,
 }
+if guided.IS_INSTALLED:
+    SCENARIOS["guided fuzzing"] = guided.guided_fuzzing
 TIME_LIMIT = 300.0  # seconds of an attempt
 PROCESSES = multiprocessing.get_context("fork")
 
@@ -136,6 +138,8 @@ def main() -> None:
     options = parser.parse_args()
     scores = {name: Score() for name in options.only or SCENARIOS}
     print(f"torture for {options.minutes:g} minutes, seed {options.seed}", flush=True)
+    if not guided.IS_INSTALLED:
+        print("without coverage-guided fuzzing, which needs atheris: pip install 'singleshot[fuzz]'", flush=True)
     deadline = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="torture-", ignore_cleanup_errors=True) as folder:
         while time.monotonic() < deadline or any(not score.attempts for score in scores.values()):

@@ -35,7 +35,7 @@ class Disk:
             fsync(handle)
             status = os.fstat(handle)
             self.flushed[status.st_ino] = status.st_mtime_ns, status.st_size
-            place = Path(os.readlink(f"/proc/self/fd/{handle}"))
+            place = Path(f"/proc/self/fd/{handle}").readlink()
             self.unflushed_renames = [pair for pair in self.unflushed_renames if pair[1].parent != place]
             self.copy()
 

@@ -163,7 +163,7 @@ def check_finite(scaled: Tensor, logits: Tensor) -> Tensor:
     """Return scaled logits; raise if they overflow where the logits are finite."""
     if values_can_be_read(scaled) and not bool(scaled.isfinite().all()) and bool(logits.isfinite().all()):
         raise ValueError(
-            f"the scaling gives logits that are not finite in {scaled.dtype}: its parameters are too extreme for logits "
-            f"from {float(logits.min()):g} to {float(logits.max()):g}"
+            f"the scaling gives logits that are not finite in {scaled.dtype}: its parameters are too extreme for "
+            f"logits from {float(logits.min()):g} to {float(logits.max()):g}"
         )
     return scaled

@@ -83,8 +83,8 @@ def read_predictions(
     if not path.exists():
         raise ValueError(f"{path}: no such file")
     if not path.is_file():
-        kind = "a directory" if path.is_dir() else "a pipe, a socket or a device"
-        raise ValueError(f"{path} is {kind}; expected a file of predictions")
+        what = "a directory" if path.is_dir() else "a pipe, a socket or a device"
+        raise ValueError(f"{path} is {what}; expected a file of predictions")
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty")
     with damage_reported(path):

@@ -146,8 +146,8 @@ def _check_row_sizes(path: Path, file: Any) -> None:
     for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
         if group.total_byte_size > MAX_ROW_BYTES * max(1, group.num_rows):
             raise ValueError(
-                f"{path} has {group.total_byte_size:,} bytes in {group.num_rows:,} rows; at most {MAX_ROW_BYTES:,} bytes "
-                "per row are supported"
+                f"{path} has {group.total_byte_size:,} bytes in {group.num_rows:,} rows; at most {MAX_ROW_BYTES:,} "
+                "bytes per row are supported"
             )
 
 

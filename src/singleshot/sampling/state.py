@@ -50,6 +50,7 @@ class OnlyInThisThread:
         self.original, self.kind, self.thread = module.forward, type(module).__name__, threading.get_ident()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the forward of the module, in the thread that switched its noise on."""
         if threading.get_ident() != self.thread:
             raise RuntimeError(
                 f"this {self.kind} is being sampled by another thread, with its noise on; use a copy of the model in "

@@ -118,13 +118,13 @@ class Checkpoint:
             content = read_json(file, FORMAT_WITHOUT_MANIFEST if files is None else FORMAT)
             state = TrainingState.from_dict(content)
             files = msgspec.convert(content.get("files"), Files) if files is None else files
-            name = _NAME.fullmatch(folder.name)
-            if name is None or int(name[1]) != state.step:
-                raise ValueError(f"it is the state of step {state.step}")
         except CheckpointError:
             raise
         except ValueError as error:
             raise CheckpointError(f"{file} is missing or damaged ({error}); {_advice(folder)}") from None
+        name = _NAME.fullmatch(folder.name)
+        if name is None or int(name[1]) != state.step:
+            raise CheckpointError(f"{file} is damaged: it is the state of step {state.step}; {_advice(folder)}")
         return cls(folder, state, str(content.get("recipe")), files)
 
     @property

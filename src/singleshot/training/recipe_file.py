@@ -46,7 +46,8 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         """Refuse numbers that YAML 1.1, which this loader reads, and YAML 1.2 read differently."""
         if ":" in node.value or re.fullmatch(r"[-+]?0[0-9_]+", node.value):
             raise yaml.YAMLError(
-                f"{quoted(node.value)} is an octal number or a time to some programs; write a plain number, or quote text"
+                f"{quoted(node.value)} is an octal number or a time to some programs; write a plain number, or quote "
+                "text"
             )
         is_int = node.tag == "tag:yaml.org,2002:int"
         return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)

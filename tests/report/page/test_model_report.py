@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from integration.overconfident import run, shown_json
 from singleshot.cli.evaluate import evaluate
 from singleshot.cli.report import report
+from singleshot.report.page import page_data, render, run_report
 from singleshot.report.page.model_report import training_curve
 
 
@@ -63,3 +66,14 @@ def test_a_log_with_other_values_still_gives_a_training_curve(tmp_path: Path) ->
     (epoch,) = training_curve(tmp_path / "metrics.jsonl") or []
     missing = dict.fromkeys(("loss", "train_accuracy", "accuracy", "nll"))
     assert epoch == {**missing, "epoch": 1, "ece": 0.25, "split": "test", "strength": 0.75}
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "a&b'\"<", "x\n\x1b[2J\u202e", "{{7*7}}"])
+def test_the_hostile_name_of_a_run_is_only_text(trained: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(trained, tmp_path / name)
+    reports = [run_report(folder, replicates=0) for folder in (trained, tmp_path / name)]
+    plain, hostile = (render(page_data([one], title=one.name, replicates=0)) for one in reports)
+    tags = [re.findall(r"<\s*/?\s*[a-zA-Z!][^\s>/]*", text) for text in (plain, hostile)]
+    assert tags[0] == tags[1]  # no element comes from the name
+    assert "\x1b" not in hostile
+    assert "49" not in render(page_data([reports[1]], title="{{7*7}}", replicates=0)).partition("</title>")[0][-20:]

@@ -32,7 +32,8 @@ def fetch_dataset(
 
     A damaged or partial copy is renamed, not deleted. ``mirror`` is the URL of a copy of the publishers' files, which
     are then downloaded from MIRROR/DATASET/FILE alone, and verified with the same checksums; by default
-    $SINGLESHOT_MIRROR. ``progress`` is called with a title and a unit and returns the callback that reports the progress.
+    $SINGLESHOT_MIRROR. ``progress`` is called with a title and a unit and returns the callback that reports the
+    progress.
     """
     mirror = mirror or os.environ.get(MIRROR_VARIABLE) or None
     if mirror is not None and not mirror.startswith(("http://", "https://")):
