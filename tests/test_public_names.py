@@ -20,7 +20,7 @@ PACKAGES = (
     "paper",
     "posthoc",
     "predictions",
-    "report",
+    "reporting",
     "sampling",
     "training",
     "uncertainty",

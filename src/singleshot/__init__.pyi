@@ -11,7 +11,7 @@ from . import (
     paper as paper,
     posthoc as posthoc,
     predictions as predictions,
-    report as report,
+    reporting as reporting,
     sampling as sampling,
     self_tuning as self_tuning,
     training as training,
@@ -57,7 +57,7 @@ from .posthoc import (
     load_scaling as load_scaling,
 )
 from .predictions import read_predictions as read_predictions, write_predictions as write_predictions
-from .report import (
+from .reporting import (
     plot_coverage as plot_coverage,
     plot_reliability as plot_reliability,
     plot_risk_coverage as plot_risk_coverage,

@@ -43,7 +43,7 @@ def test_a_page_about_two_files(place: Path, capsys: pytest.CaptureFixture[str])
 def test_mistakes_are_reported_before_anything_is_evaluated_or_written(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("singleshot.report.page.write_page", lambda *_, **__: pytest.fail("evaluated"))
+    monkeypatch.setattr("singleshot.reporting.page.write_page", lambda *_, **__: pytest.fail("evaluated"))
     (place / "folder.html").mkdir()
     before = sorted(place.rglob("*"))
     for args, message in {

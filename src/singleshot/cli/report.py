@@ -15,7 +15,7 @@ from singleshot.common.files import check_writable
 from singleshot.common.text import printable
 
 if TYPE_CHECKING:
-    from singleshot.report.page import ModelReport
+    from singleshot.reporting.page import ModelReport
 
 
 def report(  # noqa: PLR0917
@@ -62,9 +62,9 @@ def report(  # noqa: PLR0917
     from singleshot.evaluation.evaluation import check_options
     from singleshot.predictions import read_predictions
     from singleshot.predictions.formats import is_predictions
-    from singleshot.report.page import file_report, run_report, write_page
-    from singleshot.report.page.model_report import command_line
-    from singleshot.report.page.outcomes import IMAGE_SIZE
+    from singleshot.reporting.page import file_report, run_report, write_page
+    from singleshot.reporting.page.model_report import command_line
+    from singleshot.reporting.page.outcomes import IMAGE_SIZE
     from singleshot.training.run import Run
 
     check_options(replicates=replicates)

@@ -10,7 +10,7 @@ import torch
 from report.browser.chromium import Browser
 from report.browser.pages import MODELS, NAMES, examples
 from singleshot.metrics import Calibration
-from singleshot.report.page import file_report, write_page
+from singleshot.reporting.page import file_report, write_page
 
 
 def test_metrics_match_python_in_every_digit(opened: Browser) -> None:

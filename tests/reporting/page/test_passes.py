@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 import oracle
 from integration.overconfident import calibrated, run, shown_json
 from singleshot.cli.report import report
-from singleshot.report.page import file_report, page_data
+from singleshot.reporting.page import file_report, page_data
 
 ROWS, SAMPLES, BINS = 1500, 5, 200
 LOGITS, LABELS = calibrated(0, ROWS)

@@ -19,8 +19,8 @@ from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.binning import bin_index, sum_by_bin
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.selective import STARTS, THRESHOLDS, accepted_at, risk_coverage, threshold_bounds
-from singleshot.report.page.model_report import DEFAULT_BINS, ModelReport
-from singleshot.report.page.outcomes import CONFUSION_THRESHOLD, classes_by_gap, confusions, outlier_class
+from singleshot.reporting.page.model_report import DEFAULT_BINS, ModelReport
+from singleshot.reporting.page.outcomes import CONFUSION_THRESHOLD, classes_by_gap, confusions, outlier_class
 
 HELP = {
     "accuracy": "Share of examples whose predicted class is correct.",

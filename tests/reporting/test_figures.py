@@ -16,8 +16,8 @@ import singleshot as ss
 from singleshot.metrics import VarianceBins
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.selective import RiskCoverage, risk_coverage
-from singleshot.report import plot_coverage, plot_reliability, plot_risk_coverage, plot_variance
-from singleshot.report.figures import line_styles
+from singleshot.reporting import plot_coverage, plot_reliability, plot_risk_coverage, plot_variance
+from singleshot.reporting.figures import line_styles
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

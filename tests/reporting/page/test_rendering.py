@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from singleshot.report.page import file_report, page_data, render, write_page
-from singleshot.report.page.rendering import script_json
+from singleshot.reporting.page import file_report, page_data, render, write_page
+from singleshot.reporting.page.rendering import script_json
 
 HOSTILE = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "a\u202eb", "\"'`\x1b[2J\n&amp;\u2028"]
 

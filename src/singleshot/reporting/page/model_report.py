@@ -29,7 +29,7 @@ from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.metrics.variance_histogram import VarianceHistogram
 from singleshot.predictions import read_predictions
-from singleshot.report.page.outcomes import ClassIndices, Outcomes, examples_to_inspect
+from singleshot.reporting.page.outcomes import ClassIndices, Outcomes, examples_to_inspect
 from singleshot.sampling import sample
 from singleshot.sampling.noise import noise_layers
 from singleshot.training.inference import BATCH, image_batches

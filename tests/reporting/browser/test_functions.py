@@ -14,7 +14,7 @@ from singleshot.metrics.intervals import wilson_interval
 
 def computed(browser: Browser, scripts: tuple[str, ...], call: str, argument: Any) -> Any:
     """Call a function of the page's scripts."""
-    folder = files("singleshot.report.page") / "assets"
+    folder = files("singleshot.reporting.page") / "assets"
     sources = "\n".join((folder / name).read_text(encoding="utf-8") for name in scripts)
     return browser.js(f"{sources}\nreturn {call}", argument)
 

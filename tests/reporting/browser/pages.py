@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from singleshot.metrics.examples import Examples
-from singleshot.report.page import ModelReport, file_report, write_page
+from singleshot.reporting.page import ModelReport, file_report, write_page
 
 HOSTILE = "<script>alert(1)</script>"
 BREAKOUT = '"><img src=x onerror=alert(2)>'

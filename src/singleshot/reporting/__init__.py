@@ -1,6 +1,6 @@
 """Figures of calibration results and the HTML report page."""
 
-from singleshot.report.figures import plot_coverage, plot_reliability, plot_risk_coverage, plot_variance
+from singleshot.reporting.figures import plot_coverage, plot_reliability, plot_risk_coverage, plot_variance
 
 __all__ = [
     "plot_coverage",

@@ -10,7 +10,7 @@ import pytest
 from integration.overconfident import run, shown_json
 from singleshot.cli.evaluate import evaluate
 from singleshot.cli.report import report
-from singleshot.report.page.model_report import training_curve
+from singleshot.reporting.page.model_report import training_curve
 
 
 def test_a_run_has_its_images_passes_and_training(

@@ -12,7 +12,7 @@ from PIL import Image
 
 from singleshot.data import Images
 from singleshot.metrics import Examples
-from singleshot.report.page.outcomes import MAX_EXAMPLES, Outcomes, examples_to_inspect, outlier_class, png_data_uri
+from singleshot.reporting.page.outcomes import MAX_EXAMPLES, Outcomes, examples_to_inspect, outlier_class, png_data_uri
 
 NAMES = ("cat", "dog", "owl", "ant")
 

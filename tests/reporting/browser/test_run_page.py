@@ -6,7 +6,7 @@ from pathlib import Path
 
 from report.browser.chromium import Browser
 from report.browser.pages import SECTIONS
-from singleshot.report.page import run_report, write_page
+from singleshot.reporting.page import run_report, write_page
 
 
 def test_a_run_shows_its_images_passes_and_training(browser: Browser, trained: Path, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from integration.overconfident import run, write_overconfident
 from singleshot.cli.evaluate import evaluate
 from singleshot.metrics import Calibration, Examples, risk_coverage, threshold_for_accuracy
 from singleshot.metrics.selective import accepted_at
-from singleshot.report.page import file_report, page_data
-from singleshot.report.page.content import BIN_CHOICES, EXPLORED, FINE_BINS, MAX_POINTS, fine_bins
-from singleshot.report.page.outcomes import CONFUSION_THRESHOLD
+from singleshot.reporting.page import file_report, page_data
+from singleshot.reporting.page.content import BIN_CHOICES, EXPLORED, FINE_BINS, MAX_POINTS, fine_bins
+from singleshot.reporting.page.outcomes import CONFUSION_THRESHOLD
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from report.browser.chromium import Browser
 from report.browser.pages import examples
 from singleshot.metrics.selective import threshold_for_accuracy
-from singleshot.report.page.content import EXPLORED
+from singleshot.reporting.page.content import EXPLORED
 
 UP, DOWN = "\ue013", "\ue015"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from singleshot.common.files import write_text
-from singleshot.report.page.content import page_data
-from singleshot.report.page.model_report import ModelReport
+from singleshot.reporting.page.content import page_data
+from singleshot.reporting.page.model_report import ModelReport
 
 TEMPLATE = "page.html.j2"
 SURROGATES = range(0xD800, 0xE000)
