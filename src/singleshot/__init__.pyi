@@ -58,10 +58,12 @@ from .posthoc import (
 )
 from .predictions import read_predictions as read_predictions, write_predictions as write_predictions
 from .reporting import (
+    evaluate as evaluate,
     plot_coverage as plot_coverage,
     plot_reliability as plot_reliability,
     plot_risk_coverage as plot_risk_coverage,
     plot_variance as plot_variance,
+    report as report,
 )
 from .sampling import Sampled as Sampled, explain as explain, sample as sample, stochastic as stochastic
 from .self_tuning import SelfTunedStrength as SelfTunedStrength

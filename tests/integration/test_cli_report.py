@@ -95,7 +95,7 @@ def test_many_examples_are_resampled_in_groups(
 def test_many_examples_are_compared_only_on_request(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("evaluation.evaluation", "report.page.model_report"):
+    for module in ("evaluation.evaluation", "reporting.page.model_report"):
         monkeypatch.setattr(f"singleshot.{module}.MAX_RESAMPLED", 1400)
     run(report, "test.npz", "test.npz", "--json")
     found: Any = shown_json(capsys)

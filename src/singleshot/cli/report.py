@@ -62,6 +62,7 @@ def report(  # noqa: PLR0917
     from singleshot.evaluation.evaluation import check_options
     from singleshot.predictions import read_predictions
     from singleshot.predictions.formats import is_predictions
+    from singleshot.reporting.one_call import page_title
     from singleshot.reporting.page import file_report, run_report, write_page
     from singleshot.reporting.page.model_report import command_line
     from singleshot.reporting.page.outcomes import IMAGE_SIZE
@@ -77,8 +78,6 @@ def report(  # noqa: PLR0917
             Run.open(source).checkpoint(runs.weights)
     check_writable(output)
     names = _short_names(sources)
-    if not title:
-        title = "Can these scores be trusted?" if len(names) > 1 else f"{names[0]}: can its scores be trusted?"
     images = None
     if dataset is not None:
         loaded = load_dataset(dataset, data_root=runs.data_root, image_size=IMAGE_SIZE)
@@ -94,7 +93,7 @@ def report(  # noqa: PLR0917
 
     options = {**asdict(files), "replicates": replicates, "dataset": dataset, **asdict(runs)}
     command = command_line("report", *sources, "-o", str(output), **options)
-    data = write_page(reports(), output, title=title, replicates=replicates, command=command)
+    data = write_page(reports(), output, title=title or page_title(names), replicates=replicates, command=command)
     if as_json:
         print(json.dumps(data, indent=2, allow_nan=False))
         return

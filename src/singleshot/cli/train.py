@@ -107,10 +107,11 @@ def _write_report(run: Run, data_root: Path | None) -> None:
     retry = shlex.join(["singleshot", "report", str(folder), "-o", str(page), "--split", split, *root])
     with failure_allowed(f"`{retry}`"):
         from singleshot.evaluation.verdict import measure_advice
+        from singleshot.reporting.one_call import page_title
         from singleshot.reporting.page import run_report, write_page
 
         report = run_report(folder, name=folder.name, split=split, data_root=data_root, device=run.recipe.device)
-        write_page([report], page, title=f"{report.name}: can its scores be trusted?")
+        write_page([report], page, title=page_title([report.name]))
         print(f"The page:  {page} ({split} images)")
         examples = report.evaluation.examples
         if examples is not None and split == "validation":  # test images must not select a recipe

@@ -1,10 +1,6 @@
-"""Figures of calibration results and the HTML report page."""
+"""Figures of calibration results, the HTML report page, and the evaluation of a model in one call."""
 
-from singleshot.reporting.figures import plot_coverage, plot_reliability, plot_risk_coverage, plot_variance
+import lazy_loader
 
-__all__ = [
-    "plot_coverage",
-    "plot_reliability",
-    "plot_risk_coverage",
-    "plot_variance",
-]
+# A figure does not need what the page needs.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

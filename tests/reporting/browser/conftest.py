@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from report.browser.chromium import IS_INSTALLED, Browser
-from report.browser.pages import write_three
+from reporting.browser.chromium import IS_INSTALLED, Browser
+from reporting.browser.pages import write_three
 
 NO_BROWSER = "install Chromium and its driver (apt-get install chromium chromium-driver) to test the page in a browser"
 

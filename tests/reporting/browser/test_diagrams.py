@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from report.browser.chromium import Browser
-from report.browser.pages import MODELS, SECTIONS, examples, passes, regrouped
+from reporting.browser.chromium import Browser
+from reporting.browser.pages import MODELS, SECTIONS, examples, passes, regrouped
 from singleshot.metrics import Calibration
 from singleshot.metrics.intervals import wilson_interval
 

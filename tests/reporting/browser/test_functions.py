@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from report.browser.chromium import Browser
-from report.browser.pages import passes, regrouped
+from reporting.browser.chromium import Browser
+from reporting.browser.pages import passes, regrouped
 from singleshot.metrics.intervals import wilson_interval
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from report.browser.chromium import Browser
-from report.browser.pages import NAMES
+from reporting.browser.chromium import Browser
+from reporting.browser.pages import NAMES
 
 OPEN = "return document.querySelector(arguments[0]).open"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from report.browser.chromium import Browser
-from report.browser.pages import SECTIONS
+from reporting.browser.chromium import Browser
+from reporting.browser.pages import SECTIONS
 from singleshot.reporting.page import run_report, write_page
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from report.browser.chromium import Browser
-from report.browser.pages import BREAKOUT, HOSTILE, MODELS
+from reporting.browser.chromium import Browser
+from reporting.browser.pages import BREAKOUT, HOSTILE, MODELS
 
 
 def test_no_request_leaves_the_page(opened: Browser) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import re
 
-from report.browser.chromium import Browser
-from report.browser.pages import MODELS, SECTIONS
+from reporting.browser.chromium import Browser
+from reporting.browser.pages import MODELS, SECTIONS
 
 IDS = (
     "theme", "shown", "bins", "log", "threshold-range", "threshold-number", "target", "try-threshold", "class-filter",

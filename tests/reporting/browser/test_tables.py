@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from report.browser.chromium import Browser
-from report.browser.pages import MODELS, NAMES, examples
+from reporting.browser.chromium import Browser
+from reporting.browser.pages import MODELS, NAMES, examples
 from singleshot.metrics import Calibration
 from singleshot.reporting.page import file_report, write_page
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from report.browser.chromium import Browser
-from report.browser.pages import examples
+from reporting.browser.chromium import Browser
+from reporting.browser.pages import examples
 from singleshot.metrics.selective import threshold_for_accuracy
 from singleshot.reporting.page.content import EXPLORED
 

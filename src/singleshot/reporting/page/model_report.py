@@ -75,7 +75,9 @@ def file_report(
     """
     predictions = read_predictions(path, **options)
     evaluate = partial(evaluate_file, predictions)
-    evaluation, outcomes = _evaluate(evaluate, predictions.classes, predictions.class_names, replicates)
+    evaluation, outcomes = evaluate_with_outcomes(
+        evaluate, predictions.classes, predictions.class_names, replicates=replicates, test_calibration=False
+    )
     if images is not None and not np.array_equal(outcomes.labels, images.labels.numpy()):
         raise ValueError(
             f"{path} does not contain predictions for these images: its {amount(len(outcomes.labels), 'label')} differ "
@@ -83,7 +85,7 @@ def file_report(
         )
     return ModelReport(
         name=str(path) if name is None else name,
-        about=_describe(evaluation, replicates),
+        about=describe(evaluation, replicates),
         command=command_line("evaluate", path, **options, replicates=replicates),
         evaluation=evaluation,
         outcomes=outcomes,
@@ -98,10 +100,12 @@ def run_report(folder: Path, *, name: str | None = None, replicates: int | None 
     """Evaluate a trained run like ``singleshot evaluate RUN``, with the options of `LoadedRun.open`."""
     loaded = LoadedRun.open(folder, **options)
     run, class_names = loaded.run, loaded.run.info.class_names
-    evaluation, outcomes = _evaluate(loaded.evaluate, len(class_names), class_names, replicates)
+    evaluation, outcomes = evaluate_with_outcomes(
+        loaded.evaluate, len(class_names), class_names, replicates=replicates, test_calibration=False
+    )
     return ModelReport(
         name=str(folder) if name is None else name,
-        about=_describe(evaluation, replicates),
+        about=describe(evaluation, replicates),
         command=command_line("evaluate", folder, **options, replicates=replicates),
         evaluation=evaluation,
         outcomes=outcomes,
@@ -113,25 +117,27 @@ def run_report(folder: Path, *, name: str | None = None, replicates: int | None 
     )
 
 
-def _evaluate(
-    evaluate: Callable[..., Evaluation], classes: int, class_names: tuple[str, ...] | None, replicates: int | None
+def evaluate_with_outcomes(
+    evaluate: Callable[..., Evaluation], classes: int, class_names: tuple[str, ...] | None, **options: Any
 ) -> tuple[Evaluation, Outcomes]:
-    """Evaluate in one pass that also keeps each example's class indices, in as few bytes as the classes need."""
+    """Evaluate in one pass that also keeps each example's class indices, in as few bytes as the classes need.
+
+    The options are those of `evaluate_batches`.
+    """
     dtype = np.min_scalar_type(max(classes - 1, 0))
     kept: list[tuple[ClassIndices, ClassIndices]] = []
 
     def keep(batch: ScoredBatch) -> None:
         kept.append((batch.predicted().numpy().astype(dtype), batch.labels.numpy().astype(dtype)))
 
-    evaluation = evaluate(
-        bins=DEFAULT_BINS, replicates=replicates, keep_examples=True, test_calibration=False, on_batch=keep
-    )
+    evaluation = evaluate(**{"bins": DEFAULT_BINS, **options}, keep_examples=True, on_batch=keep)
     assert evaluation.examples is not None
     predicted, labels = (np.concatenate(parts) for parts in zip(*kept, strict=True))
     return evaluation, Outcomes(predicted, labels, evaluation.examples, classes, class_names)
 
 
-def _describe(evaluation: Evaluation, replicates: int | None) -> str:
+def describe(evaluation: Evaluation, replicates: int | None) -> str:
+    """Describe an evaluation and how its intervals were computed."""
     count = evaluation.result.count
     intervals = "no intervals"
     if evaluation.intervals:
