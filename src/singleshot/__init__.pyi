@@ -65,7 +65,14 @@ from .reporting import (
     plot_variance as plot_variance,
     report as report,
 )
-from .sampling import Sampled as Sampled, explain as explain, sample as sample, stochastic as stochastic
+from .sampling import (
+    Sampled as Sampled,
+    add_noise as add_noise,
+    explain as explain,
+    remove_noise as remove_noise,
+    sample as sample,
+    stochastic as stochastic,
+)
 from .self_tuning import SelfTunedStrength as SelfTunedStrength
 from .training import export_run as export_run
 from .uncertainty import (
