@@ -14,6 +14,7 @@ PACKAGES = (
     "evaluation",
     "export",
     "grid",
+    "integrations",
     "losses",
     "metrics",
     "models",

@@ -5,6 +5,7 @@ from . import (
     evaluation as evaluation,
     export as export,
     grid as grid,
+    integrations as integrations,
     losses as losses,
     metrics as metrics,
     models as models,
@@ -18,6 +19,7 @@ from . import (
     uncertainty as uncertainty,
 )
 from .export import export_model as export_model, read_facts as read_facts
+from .integrations import SingleShotClassifier as SingleShotClassifier, finetune as finetune
 from .losses import (
     CILoss as CILoss,
     CrossEntropyLoss as CrossEntropyLoss,

@@ -143,7 +143,7 @@ def test_copies_pickles_and_compiled_models_keep_the_noise(tmp_path: Path) -> No
         assert torch.equal(ss.sample(one, x, seed=1), expected)
         assert ss.remove_noise(one) == ("3",)
         assert ss.add_noise(one).layers == ("3",)
-    compiled = torch.compile(model, backend="eager")
+    compiled: Any = torch.compile(model, backend="eager")
     assert not torch.equal(compiled(x), compiled(x))
     torch.testing.assert_close(compiled.eval()(x), copies[0].eval()(x))
     done = ss.export_model(model, tmp_path / "a.pt2", example=x, format="torch-export")

@@ -117,7 +117,8 @@ def _last_linear(model: nn.Module) -> str:
     attentions = {
         part for module in model.modules() if isinstance(module, nn.MultiheadAttention) for part in module.modules()
     }
-    found = [name for name, part in model.named_modules() if isinstance(part, nn.Linear) and part not in attentions]
+    linear = (name for name, part in model.named_modules() if isinstance(part, nn.Linear) and part not in attentions)
+    found: list[str] = list(linear)
     if not found:
         raise ValueError(f"{type(model).__name__} has no linear layer; name the layers: add_noise(model, where=[...])")
     return found[-1]
