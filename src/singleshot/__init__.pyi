@@ -18,6 +18,7 @@ from . import (
     training as training,
     uncertainty as uncertainty,
 )
+from .evaluation.advice import advise as advise
 from .export import export_model as export_model, read_facts as read_facts
 from .integrations import SingleShotClassifier as SingleShotClassifier, finetune as finetune
 from .losses import (

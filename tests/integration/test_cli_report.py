@@ -18,8 +18,7 @@ from singleshot.cli.evaluate import evaluate
 from singleshot.cli.main import main
 from singleshot.cli.report import report
 from singleshot.data import load_dataset
-from singleshot.metrics import Examples
-from singleshot.training import Recipe
+from singleshot.evaluation.evaluation import Evaluation
 
 
 @pytest.fixture
@@ -160,11 +159,12 @@ def test_training_ends_with_a_page_and_advice_from_held_out_images(
 ) -> None:
     asked: list[int] = []
 
-    def advise(recipe: Recipe, held_out: Examples) -> str:
-        asked.append(len(held_out))
+    def advise(evaluation: Evaluation, *, measure: str) -> str:
+        assert measure == "bhattacharyya"
+        asked.append(evaluation.result.count)
         return "Try another."
 
-    monkeypatch.setattr("singleshot.evaluation.verdict.measure_advice", advise)
+    monkeypatch.setattr("singleshot.evaluation.advice.advise", advise)
     main([*TRAIN, "--validation", "0.2", "--output", "held"])
     *_, page, advice = capsys.readouterr().out.splitlines()
     assert "held/report.html (validation images)" in page
@@ -172,6 +172,8 @@ def test_training_ends_with_a_page_and_advice_from_held_out_images(
     text = (place / "held" / "report.html").read_text(encoding="utf-8")
     assert "10 validation images, one forward pass each, after step 1;" in text
     main([*TRAIN, "--validation", "0", "--output", "test"])  # test images are never used for advice
+    assert "Try another." not in capsys.readouterr().out
+    main([*TRAIN, "--loss", "cross_entropy", "--validation", "0.2", "--output", "ce"])  # has no measure
     assert "Try another." not in capsys.readouterr().out
     assert asked == [10]
     main([*TRAIN, "--output", "quiet", "--no-report"])

@@ -11,7 +11,6 @@ from singleshot.metrics.examples import Examples
 from singleshot.metrics.intervals import wilson_interval
 from singleshot.metrics.selective import accepted_at
 from singleshot.metrics.significance import consistency_test
-from singleshot.training.recipe import Recipe
 
 Tone = Literal["good", "fair", "bad", "unclear"]
 
@@ -104,25 +103,3 @@ def _high_scores(examples: Examples) -> str:
         if count >= enough:
             return f"; scores of {score:g} and above are right {percent(right, count)} of the time ({count:,} examples)"
     return ""
-
-
-_WEAK_MEASURES = ("bhattacharyya", "unbiased")
-_STRONG_MEASURES = ("total_variation", "hellinger")
-
-
-def measure_advice(recipe: Recipe, held_out: Examples) -> str | None:
-    """Suggest a stronger disagreement measure for an overconfident network, a weaker one for an underconfident one.
-
-    Only a gap that chance does not explain counts. ``held_out`` must not be test images: advice is model selection.
-    """
-    if recipe.loss != "vwci" or recipe.is_tuned or len(held_out) < MIN_RESAMPLED:
-        return None
-    gap, margin = mean_gap(held_out)
-    if abs(gap) - margin <= SMALL:
-        return None
-    size = f"{points(abs(gap), margin)} on held-out images"
-    if gap > 0 and recipe.measure in _WEAK_MEASURES:
-        return f"Overconfident by {size}: try --measure {_STRONG_MEASURES[0]}, which regularises more."
-    if gap < 0 and recipe.measure in _STRONG_MEASURES:
-        return f"Underconfident by {size}: try --measure {_WEAK_MEASURES[0]}, which regularises less."
-    return None
