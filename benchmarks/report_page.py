@@ -53,7 +53,7 @@ def evaluate_one_by_one(files: list[Path]) -> None:
 
 def make_page(files: list[Path], page: Path) -> None:
     """Do the work of ``singleshot report FILES... -o PAGE``."""
-    from singleshot.report.page import file_report, write_page
+    from singleshot.reporting.page import file_report, write_page
 
     write_page((file_report(file, name=file.stem) for file in files), page, title="Many models")
 

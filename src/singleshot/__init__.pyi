@@ -5,19 +5,22 @@ from . import (
     evaluation as evaluation,
     export as export,
     grid as grid,
+    integrations as integrations,
     losses as losses,
     metrics as metrics,
     models as models,
     paper as paper,
     posthoc as posthoc,
     predictions as predictions,
-    report as report,
+    reporting as reporting,
     sampling as sampling,
     self_tuning as self_tuning,
     training as training,
     uncertainty as uncertainty,
 )
+from .evaluation.advice import advise as advise
 from .export import export_model as export_model, read_facts as read_facts
+from .integrations import SingleShotClassifier as SingleShotClassifier, finetune as finetune
 from .losses import (
     AdaFocalLoss as AdaFocalLoss,
     AdaptiveGamma as AdaptiveGamma,
@@ -80,13 +83,22 @@ from .posthoc import (
     load_scaling as load_scaling,
 )
 from .predictions import read_predictions as read_predictions, write_predictions as write_predictions
-from .report import (
+from .reporting import (
+    evaluate as evaluate,
     plot_coverage as plot_coverage,
     plot_reliability as plot_reliability,
     plot_risk_coverage as plot_risk_coverage,
     plot_variance as plot_variance,
+    report as report,
 )
-from .sampling import Sampled as Sampled, explain as explain, sample as sample, stochastic as stochastic
+from .sampling import (
+    Sampled as Sampled,
+    add_noise as add_noise,
+    explain as explain,
+    remove_noise as remove_noise,
+    sample as sample,
+    stochastic as stochastic,
+)
 from .self_tuning import SelfTunedStrength as SelfTunedStrength
 from .training import export_run as export_run
 from .uncertainty import (

@@ -11,13 +11,11 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from singleshot.common.loss_names import LossName
 from singleshot.evaluation.claims import Claim, chance
 from singleshot.evaluation.evaluation import evaluate_batches
-from singleshot.evaluation.verdict import BADGES, SIGNIFICANT, Level, Verdict, claim_level, measure_advice, verdict
+from singleshot.evaluation.verdict import BADGES, SIGNIFICANT, Level, Verdict, claim_level, verdict
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.significance import consistency_test
-from singleshot.training.recipe import MeasureName, Recipe
 
 LEVELS = list(BADGES)  # from the best to the worst
 STARTS = {
@@ -250,40 +248,3 @@ def test_calibrated_classifiers_are_rarely_reported_as_miscalibrated() -> None:
     reported = len(levels) - levels.count("good") - levels.count("unclear")
     assert reported <= 150 * 0.05 + 3 * (150 * 0.05 * 0.95) ** 0.5
     assert levels.count("bad") <= 4
-
-
-def held_out(confidence: float, accuracy: float, count: int = 1000) -> Examples:
-    probs = torch.tensor([[confidence, 1 - confidence]]).expand(count, 2)
-    return Examples.of(probs=probs, labels=(torch.arange(count) >= accuracy * count).long())
-
-
-def test_advice_for_miscalibrated_networks() -> None:
-    weak: tuple[MeasureName, ...] = ("bhattacharyya", "unbiased")
-    for measure in weak:
-        advice = measure_advice(Recipe(measure=measure), held_out(0.9, 0.6))
-        assert advice == (
-            "Overconfident by 30 points on held-out images: try --measure total_variation, which regularises more."
-        )
-    strong: tuple[MeasureName, ...] = ("total_variation", "hellinger")
-    for measure in strong:
-        advice = measure_advice(Recipe(measure=measure), held_out(0.6, 0.9))
-        assert advice == (
-            "Underconfident by 30 points on held-out images: try --measure bhattacharyya, which regularises less."
-        )
-
-
-def test_no_advice() -> None:
-    cases: list[tuple[LossName, MeasureName, float, float, int]] = [
-        ("vwci", "bhattacharyya", 0.9, 0.9, 1000),  # calibrated
-        ("vwci", "bhattacharyya", 0.9, 0.8, 50),  # chance may explain it
-        ("vwci", "bhattacharyya", 0.95, 0.0, 1),  # too few examples
-        ("vwci", "bhattacharyya", 0.95, 0.0, 2),
-        ("vwci", "bhattacharyya", 0.6, 0.9, 1000),  # no weaker measure
-        ("vwci", "total_variation", 0.9, 0.6, 1000),  # no stronger measure
-        ("vwci", "epistemic", 0.9, 0.6, 1000),  # no evidence for either direction
-        ("cross_entropy", "bhattacharyya", 0.9, 0.6, 1000),  # has no measure
-    ]
-    for loss, measure, confidence, accuracy, count in cases:
-        advice = measure_advice(Recipe(loss=loss, measure=measure), held_out(confidence, accuracy, count))
-        assert advice is None, (loss, measure, confidence, accuracy, count)
-    assert measure_advice(Recipe(strength="auto"), held_out(0.9, 0.6)) is None  # there is nothing to choose

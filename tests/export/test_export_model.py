@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from singleshot.export import export_model, read_facts
 from singleshot.export.formats import read_onnx, read_program
+from singleshot.export.inputs import read_inputs
 from singleshot.export.program import Classifier, trace
 from singleshot.posthoc import IsotonicScaling, Scaling, TemperatureScaling
 
@@ -90,7 +91,7 @@ def test_the_temperature_is_folded_if_possible(name: str, tmp_path: Path) -> Non
     assert done.facts["outputs"]["logits"] == "unnormalised, divided by the temperature"
     assert done.largest_difference <= 1e-5
     with torch.no_grad():
-        logits, probs = read_program(tmp_path / "a.pt2")(ROWS)
+        logits, probs = read_program(tmp_path / "a.pt2")(read_inputs(ROWS, None))
         plain = model.eval()(ROWS).double().numpy()
     assert np.allclose(logits.numpy(), plain / 0.4, atol=1e-5)
     assert (logits.argmax(1).numpy() == plain.argmax(1)).all()
@@ -103,7 +104,7 @@ def test_the_temperature_is_folded_if_possible(name: str, tmp_path: Path) -> Non
 def test_folding_changes_no_argmax(temperature: float, seed: int) -> None:
     torch.manual_seed(seed)
     model = nn.Linear(6, 5)
-    program, folded = trace(Classifier(model, temperature=temperature), ROWS)
+    program, folded = trace(Classifier(model, temperature=temperature), read_inputs(ROWS, None))
     assert folded
     with torch.no_grad():
         logits, _ = program.module()(ROWS)
@@ -116,7 +117,7 @@ def test_the_file_computes_in_float32(tmp_path: Path) -> None:
     for dtype in (torch.float16, torch.float64):
         model = nn.Linear(6, 3).to(dtype)
         export_model(model, tmp_path / "a.pt2", example=ROWS, format="torch-export")
-        logits, _ = read_program(tmp_path / "a.pt2")(ROWS)
+        logits, _ = read_program(tmp_path / "a.pt2")(read_inputs(ROWS, None))
         assert logits.dtype == torch.float32
         assert model.weight.dtype == dtype
         assert torch.allclose(logits, F.linear(ROWS, model.weight.float(), model.bias.float()), atol=1e-6)
@@ -130,7 +131,7 @@ def test_a_scaling_is_exported_with_its_model(method: type[Scaling], tmp_path: P
         warnings.simplefilter("ignore")  # few examples
         scaling = method.fit(layer(ROWS), labels)
     export_model(nn.Sequential(layer, scaling), tmp_path / "a.onnx", example=ROWS)
-    logits, _ = read_onnx(tmp_path / "a.onnx")(ROWS)
+    logits, _ = read_onnx(tmp_path / "a.onnx")(read_inputs(ROWS, None))
     assert torch.allclose(logits, scaling(layer(ROWS)), atol=1e-5)
 
 
@@ -138,10 +139,10 @@ def test_token_ids_are_passed_to_the_model(tmp_path: Path) -> None:
     model = nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, 3))
     tokens = torch.tensor([[0, 8, 2], [7, 1, 1]])
     done = export_model(model, tmp_path / "a.pt2", example=tokens, format="torch-export")
-    described = {"name": "images", "shape": ["batch", 3], "dtype": "int64", "values": "inputs of the model"}
-    assert done.facts["input"] == described
+    described = {"name": "inputs", "shape": ["batch", 3], "dtype": "int64", "values": "inputs of the model"}
+    assert done.facts["inputs"] == [described]
     assert done.facts["outputs"]["logits"] == "unnormalised"
-    logits, _ = read_program(tmp_path / "a.pt2")(tokens)
+    logits, _ = read_program(tmp_path / "a.pt2")(read_inputs(tokens, None))
     assert torch.allclose(logits, model(tokens), atol=1e-6)
     assert_not_stored(tokens, tmp_path / "a.pt2")
 
@@ -160,7 +161,7 @@ def test_pixels_are_normalized_inside(tmp_path: Path) -> None:
     for dtype in (torch.uint8, torch.float32):
         example = torch.tensor([[0, 255, 128, 7] * 2]).reshape(1, 2, 2, 2).to(dtype)
         export_model(model, tmp_path / "a.pt2", example=example, **options)
-        logits, _ = read_program(tmp_path / "a.pt2")(example)
+        logits, _ = read_program(tmp_path / "a.pt2")(read_inputs(example, None))
         pixels = example.numpy().astype(np.float64) / 255
         seen = np.concatenate([(pixels[:, :1] - 0.5) / 0.2, pixels[:, 1:] - 0.1], 1)  # std 0: only centred
         expected = seen.reshape(1, 8) @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
@@ -182,7 +183,7 @@ def test_onnx_prints_nothing_and_divides_by_the_temperature(tmp_path: Path, capf
     assert capfd.readouterr() == ("", "")
     assert read_facts(done.path) == done.facts
     assert done.facts["class_names"] == ["ä", "b", "c"]
-    logits, _ = read_onnx(done.path)(ROWS)
+    logits, _ = read_onnx(done.path)(read_inputs(ROWS, None))
     assert torch.allclose(logits, model(ROWS) / 3, atol=1e-6)
     assert [path.name for path in done.path.parent.iterdir()] == ["a.onnx"]
 
@@ -197,6 +198,11 @@ def test_models_that_onnx_cannot_express_are_refused(tmp_path: Path) -> None:
         export_model(Unsupported(), tmp_path / "a.onnx", example=ROWS)
     assert "\n" not in str(refused.value)
     assert not list(tmp_path.iterdir())
+
+
+class OtherOutput(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"scores": x}
 
 
 INVALID: list[tuple[nn.Module, dict[str, Any], str]] = [
@@ -215,6 +221,11 @@ INVALID: list[tuple[nn.Module, dict[str, Any], str]] = [
     (nn.Linear(5, 3), {}, r"cannot be run on an example of shape \(7, 6\) and torch.float32: mat1 and mat2"),
     (nn.Unflatten(1, (2, 3)), {}, r"the model's output must have shape \(N, C\), got \(7, 2, 3\)"),
     (nn.Flatten(0), {}, "the model's output must have shape"),
+    (OtherOutput(), {}, "cannot be run on an example of .*: cannot find logits in a dict"),
+    (nn.Linear(6, 3), {"example": (ROWS, ROWS[:3])}, r"equal numbers of rows, at least one, got \[3, 7\]"),
+    (nn.Linear(6, 3), {"example": ()}, r"equal numbers of rows, at least one, got \[\]"),
+    (nn.Linear(6, 3), {"input_names": ["a", "b"]}, "input_names must be 1 different names other than logits"),
+    (nn.Linear(6, 3), {"input_names": ["logits"]}, "input_names must be 1 different names other than logits"),
     (FixedBatch(), {}, "torch.export cannot trace the model for any batch size"),
     (Noisy(always=True), {}, "the model draws random numbers in evaluation mode .*alpha_dropout"),
     (Noisy(always=True, last=True), {}, "training=self.training"),
@@ -227,9 +238,9 @@ def test_invalid_arguments_write_nothing(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             export_model(model, path, **{"example": ROWS, "format": "torch-export", **options})
     wrong_types: list[tuple[Any, dict[str, Any], str]] = [
-        (nn.Linear(6, 3), {"example": [1.0]}, "example must be a tensor .* got list"),
+        (nn.Linear(6, 3), {"example": [1.0]}, "example must hold tensors .* got a float for 'input_0'"),
         (nn.Linear(6, 3), {"temperature": "2"}, "temperature must be a number"),
-        (nn.LSTM(6, 3), {}, "the model's output must be a torch tensor, got tuple"),
+        (nn.Linear(6, 3), {"example": 1.0}, "example must be a tensor .*, or a tuple or dict of them, got float"),
         (torch.tanh, {}, "model must be an nn.Module"),
     ]
     for model, options, message in wrong_types:

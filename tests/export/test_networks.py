@@ -14,6 +14,7 @@ import singleshot as ss
 from singleshot.data.augmentation import Normalization
 from singleshot.export import export_model, read_facts
 from singleshot.export.formats import read_onnx, read_program
+from singleshot.export.inputs import read_inputs
 
 MEAN, STD, TEMPERATURE = (0.49, 0.45, 0.41), (0.25, 0.21, 0.3), 1.7
 NAMES = [f"class {number}" for number in range(10)]
@@ -58,7 +59,7 @@ def test_a_file_agrees_with_the_network(name: str, kind: str, tmp_path: Path) ->
     program = (read_onnx if kind == "onnx" else read_program)(path)
     for batch in (1, 7, 256):
         with torch.no_grad():
-            found, found_probs = (output.double().numpy() for output in program(IMAGES[:batch]))
+            found, found_probs = (output.double().numpy() for output in program(read_inputs(IMAGES[:batch], None)))
         # Relative to the largest logit if that is above 1: float32 has no more digits.
         assert np.abs(found - logits[:batch]).max() <= 1e-5 * max(1, np.abs(logits[:batch]).max())
         assert np.abs(found_probs - probs[:batch]).max() <= 1e-5
@@ -69,8 +70,8 @@ def test_a_file_agrees_with_the_network(name: str, kind: str, tmp_path: Path) ->
     assert facts["class_names"] == NAMES
     assert (facts["temperature"], facts["temperature_folded"]) == (TEMPERATURE, True)
     assert (facts["mean"], facts["std"]) == (list(MEAN), list(STD))
-    assert facts["input"]["shape"] == ["batch", 3, 32, 32]
-    assert facts["input"]["dtype"] == "uint8"
+    assert facts["inputs"][0]["shape"] == ["batch", 3, 32, 32]
+    assert facts["inputs"][0]["dtype"] == "uint8"
     assert set(facts["versions"]) == {"singleshot", "torch"}
     check_onnx_graph(path) if kind == "onnx" else check_torch_graph(path)
     content = path.read_bytes()

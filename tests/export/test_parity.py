@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,18 @@ from torch import Tensor, nn
 from singleshot.common.errors import StoppedError
 from singleshot.export import ParityError, export_model, exporting as export_module
 from singleshot.export.formats import read_program, write_program
-from singleshot.export.parity import check_parity
+from singleshot.export.inputs import Inputs, read_inputs
+from singleshot.export.parity import Program, check_parity
 
 ROWS = torch.randn(7, 6, generator=torch.Generator().manual_seed(0))
 
 
+def columns(inputs: Inputs, logits: int, probs: int) -> tuple[Tensor, Tensor]:
+    return inputs.tensors[0][:, :logits], inputs.tensors[0][:, :probs]
+
+
 def test_a_file_that_disagrees_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(path: Path) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    def read(path: Path) -> Program:
         run = read_program(path)
         return lambda inputs: (run(inputs)[0] + 1e-3, run(inputs)[1])
 
@@ -41,6 +45,6 @@ def test_outputs_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 def test_a_parity_error_is_not_a_value_error() -> None:
     with pytest.raises(StoppedError, match=r"have shape \(1, 2\), those of the model \(1, 3\); no file was") as failed:
-        check_parity(lambda x: (x[:, :3], x[:, :3]), lambda x: (x[:, :2], x[:, :3]), ROWS)
+        check_parity(lambda x: columns(x, 3, 3), lambda x: columns(x, 2, 3), read_inputs(ROWS, None))
     assert failed.value.exit_code == 1
     assert not isinstance(failed.value, ValueError)

@@ -13,6 +13,7 @@ from PIL import Image
 from singleshot.cli.main import main
 from singleshot.export import read_facts
 from singleshot.export.formats import read_program
+from singleshot.export.inputs import read_inputs
 from singleshot.posthoc import TemperatureScaling, VectorScaling
 from singleshot.training import Recipe, Run, export_run, train
 
@@ -70,7 +71,7 @@ def test_a_torch_program_of_the_best_weights(run: Run, tmp_path: Path, capsys: p
     assert (said["model"], said["dataset"], said["temperature"]) == ("resnet18", "digits", None)
     assert (said["mean"], said["std"]) == (list(run.info.mean), list(run.info.std))
     with torch.no_grad():
-        logits, _ = read_program(path)(IMAGES)
+        logits, _ = read_program(path)(read_inputs(IMAGES, None))
     assert np.abs(logits.numpy() - logits_of(run, "best")).max() <= 1e-5
 
 

@@ -18,8 +18,7 @@ from singleshot.cli.evaluate import evaluate
 from singleshot.cli.main import main
 from singleshot.cli.report import report
 from singleshot.data import load_dataset
-from singleshot.metrics import Examples
-from singleshot.training import Recipe
+from singleshot.evaluation.evaluation import Evaluation
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def test_a_page_about_two_files(place: Path, capsys: pytest.CaptureFixture[str])
 def test_mistakes_are_reported_before_anything_is_evaluated_or_written(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("singleshot.report.page.write_page", lambda *_, **__: pytest.fail("evaluated"))
+    monkeypatch.setattr("singleshot.reporting.page.write_page", lambda *_, **__: pytest.fail("evaluated"))
     (place / "folder.html").mkdir()
     before = sorted(place.rglob("*"))
     for args, message in {
@@ -97,7 +96,7 @@ def test_many_examples_are_resampled_in_groups(
 def test_many_examples_are_compared_only_on_request(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("evaluation.evaluation", "report.page.model_report"):
+    for module in ("evaluation.evaluation", "reporting.page.model_report"):
         monkeypatch.setattr(f"singleshot.{module}.MAX_RESAMPLED", 1400)
     run(report, "test.npz", "test.npz", "--json")
     found: Any = shown_json(capsys)
@@ -162,11 +161,12 @@ def test_training_ends_with_a_page_and_advice_from_held_out_images(
 ) -> None:
     asked: list[int] = []
 
-    def advise(recipe: Recipe, held_out: Examples) -> str:
-        asked.append(len(held_out))
+    def advise(evaluation: Evaluation, *, measure: str) -> str:
+        assert measure == "bhattacharyya"
+        asked.append(evaluation.result.count)
         return "Try another."
 
-    monkeypatch.setattr("singleshot.evaluation.verdict.measure_advice", advise)
+    monkeypatch.setattr("singleshot.evaluation.advice.advise", advise)
     main([*TRAIN, "--validation", "0.2", "--output", "held"])
     *_, page, advice = capsys.readouterr().out.splitlines()
     assert "held/report.html (validation images)" in page
@@ -174,6 +174,8 @@ def test_training_ends_with_a_page_and_advice_from_held_out_images(
     text = (place / "held" / "report.html").read_text(encoding="utf-8")
     assert "10 validation images, one forward pass each, after step 1;" in text
     main([*TRAIN, "--validation", "0", "--output", "test"])  # test images are never used for advice
+    assert "Try another." not in capsys.readouterr().out
+    main([*TRAIN, "--loss", "cross_entropy", "--validation", "0.2", "--output", "ce"])  # has no measure
     assert "Try another." not in capsys.readouterr().out
     assert asked == [10]
     main([*TRAIN, "--output", "quiet", "--no-report"])

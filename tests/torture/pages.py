@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from singleshot.report.page import file_report, page_data, render, write_page
+from singleshot.reporting.page import file_report, page_data, render, write_page
 from torture.tally import Tally
 
 PIECES = ["<script>alert(1)</script>", "</script>", "<!--", "-->", "]]>", "<img src=x onerror=alert(1)>", "{{7*7}}"]

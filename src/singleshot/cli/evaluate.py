@@ -83,7 +83,7 @@ def evaluate(  # noqa: PLR0917
     others = [] if replicates == 0 else found[1:]
     compared = [compare(one, found[0], replicates=replicates, bins=bins) for one in others]
     if figure is not None:
-        from singleshot.report.figures import save_reliability
+        from singleshot.reporting.figures import save_reliability
 
         save_reliability([(one.name, one.result) for one in found], figure)
     if as_json:

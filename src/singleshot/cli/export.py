@@ -64,7 +64,7 @@ def _read_temperature(text: str) -> float:
 
 
 def _print(done: Exported) -> None:
-    facts, inputs, size = done.facts, done.facts["input"], done.path.stat().st_size / 1e6
+    facts, inputs, size = done.facts, done.facts["inputs"][0], done.path.stat().st_size / 1e6
     print(f"{printable(str(done.path))}: {facts['model']} after step {facts['step']:,}, {size:.1f} MB")
     print(f"  input   {inputs['dtype']} images ({', '.join(map(str, inputs['shape']))}), {inputs['values']}")
     print(f"  output  logits and probs of {facts['classes']} classes")

@@ -49,7 +49,7 @@ def quickstart(
     from singleshot.grid.local_engine import LocalEngine
     from singleshot.grid.store import ResultStore
     from singleshot.paper import quickstart as experiment
-    from singleshot.report.figures import save_reliability
+    from singleshot.reporting.figures import save_reliability
 
     results, predictions, old_results = output / "results", output / "predictions", output / "results.json"
     with output_folder(output):

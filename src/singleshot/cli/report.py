@@ -15,7 +15,7 @@ from singleshot.common.files import check_writable
 from singleshot.common.text import printable
 
 if TYPE_CHECKING:
-    from singleshot.report.page import ModelReport
+    from singleshot.reporting.page import ModelReport
 
 
 def report(  # noqa: PLR0917
@@ -65,10 +65,11 @@ def report(  # noqa: PLR0917
     from singleshot.evaluation.evaluation import check_options
     from singleshot.predictions import read_predictions
     from singleshot.predictions.formats import is_predictions
-    from singleshot.report.page import file_report, run_report, write_page
-    from singleshot.report.page.content import MAX_BINS
-    from singleshot.report.page.next_step import command_line
-    from singleshot.report.page.outcomes import IMAGE_SIZE
+    from singleshot.reporting.one_call import page_title
+    from singleshot.reporting.page import file_report, run_report, write_page
+    from singleshot.reporting.page.content import MAX_BINS
+    from singleshot.reporting.page.next_step import command_line
+    from singleshot.reporting.page.outcomes import IMAGE_SIZE
     from singleshot.training.run import Run
 
     check_options(bins=bins, replicates=replicates)
@@ -82,8 +83,6 @@ def report(  # noqa: PLR0917
             Run.open(source).checkpoint(runs.weights)
     check_writable(output)
     names = _short_names(sources)
-    if not title:
-        title = "Can these scores be trusted?" if len(names) > 1 else f"{names[0]}: can its scores be trusted?"
     images = None
     if dataset is not None:
         loaded = load_dataset(dataset, data_root=runs.data_root, image_size=IMAGE_SIZE)
@@ -99,7 +98,7 @@ def report(  # noqa: PLR0917
 
     options = {**asdict(files), "bins": bins, "replicates": replicates, "dataset": dataset, **asdict(runs)}
     command = command_line("report", *sources, "-o", str(output), **options)
-    data = write_page(reports(), output, title=title, replicates=replicates, command=command)
+    data = write_page(reports(), output, title=title or page_title(names), replicates=replicates, command=command)
     if as_json:
         print(json.dumps(data, indent=2, allow_nan=False))
         return

@@ -107,15 +107,17 @@ def _write_report(run: Run, data_root: Path | None) -> None:
     root = [] if data_root is None else ["--data-root", str(data_root)]
     retry = shlex.join(["singleshot", "report", str(folder), "-o", str(page), "--split", split, *root])
     with failure_allowed(f"`{retry}`"):
-        from singleshot.evaluation.verdict import measure_advice
-        from singleshot.report.page import run_report, write_page
+        from singleshot.evaluation.advice import advise
+        from singleshot.reporting.one_call import page_title
+        from singleshot.reporting.page import run_report, write_page
 
         report = run_report(folder, name=folder.name, split=split, data_root=data_root, device=run.recipe.device)
-        write_page([report], page, title=f"{report.name}: can its scores be trusted?")
+        write_page([report], page, title=page_title([report.name]))
         print(f"The page:  {page} ({split} images)")
-        examples = report.evaluation.examples
-        if examples is not None and split == "validation":  # test images must not select a recipe
-            advice = measure_advice(run.recipe, examples)
+        recipe = run.recipe
+        # Test images must not select a recipe, and a tuned strength leaves nothing to choose.
+        if split == "validation" and recipe.loss == "vwci" and not recipe.is_tuned:
+            advice = advise(report.evaluation, measure=recipe.measure)
             if advice is not None:
                 print(advice)
 

@@ -9,12 +9,11 @@ from itertools import chain
 from textwrap import wrap
 from typing import Any, Literal, NamedTuple
 
-from singleshot.evaluation.claims import MAX_DIGITS, Claim, chance, high_scores, mean_gap
+from singleshot.evaluation.claims import MAX_DIGITS, Claim, chance, high_scores
 from singleshot.evaluation.evaluation import MIN_RESAMPLED, Evaluation
 from singleshot.evaluation.formatting import amount, points, share_text, times
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.intervals import wilson_interval
-from singleshot.training.recipe import Recipe
 
 Level = Literal["good", "unclear", "near", "fair", "bad"]
 
@@ -200,25 +199,3 @@ def _largest_gap(examples: Examples) -> float:
     confidence = float(examples.confidence.double().mean())
     low, high = wilson_interval(int(examples.correct.sum()), len(examples))
     return max(confidence - float(low), float(high) - confidence)
-
-
-_WEAK_MEASURES = ("bhattacharyya", "unbiased")
-_STRONG_MEASURES = ("total_variation", "hellinger")
-
-
-def measure_advice(recipe: Recipe, held_out: Examples) -> str | None:
-    """Suggest a stronger disagreement measure for an overconfident network, a weaker one for an underconfident one.
-
-    Only a gap that chance does not explain counts. ``held_out`` must not be test images: advice is model selection.
-    """
-    if recipe.loss != "vwci" or recipe.is_tuned or len(held_out) < MIN_RESAMPLED:
-        return None
-    gap, margin = mean_gap(held_out)
-    if abs(gap) - margin <= SMALL:
-        return None
-    size = f"{points(abs(gap), margin=margin)} on held-out images"
-    if gap > 0 and recipe.measure in _WEAK_MEASURES:
-        return f"Overconfident by {size}: try --measure {_STRONG_MEASURES[0]}, which regularises more."
-    if gap < 0 and recipe.measure in _STRONG_MEASURES:
-        return f"Underconfident by {size}: try --measure {_WEAK_MEASURES[0]}, which regularises less."
-    return None

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from singleshot.export.inputs import Inputs
 from singleshot.export.metadata import ENTRY
-from singleshot.export.parity import Outputs
+from singleshot.export.parity import Outputs, Program
 from singleshot.export.program import first_line, quiet
 
 OPSET = 20  # of 2023: supported by every runtime since, and by the exporter without a conversion
 MAX_ONNX_BYTES = 2**31 - 1  # limit of a protobuf message
 ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-INPUT, OUTPUTS = "images", ("logits", "probs")
+OUTPUTS = ("logits", "probs")
 
 
 def write_onnx(program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any]) -> None:
@@ -28,7 +27,12 @@ def write_onnx(program: torch.export.ExportedProgram, path: Path, facts: dict[st
     try:
         with quiet():
             converted = torch.onnx.export(
-                program, input_names=[INPUT], output_names=OUTPUTS, opset_version=OPSET, dynamo=True, verbose=False
+                program,
+                input_names=[one["name"] for one in facts["inputs"]],
+                output_names=OUTPUTS,
+                opset_version=OPSET,
+                dynamo=True,
+                verbose=False,
             )
     except Exception as error:  # the translation of an operator may raise anything
         reason = first_line(error.__cause__ or error)
@@ -44,7 +48,7 @@ def write_onnx(program: torch.export.ExportedProgram, path: Path, facts: dict[st
     path.write_bytes(model.SerializeToString())
 
 
-def read_onnx(path: Path) -> Callable[[Tensor], Outputs]:
+def read_onnx(path: Path) -> Program:
     """Return the file as a function that onnxruntime runs on the CPU."""
     import onnxruntime
 
@@ -53,8 +57,9 @@ def read_onnx(path: Path) -> Callable[[Tensor], Outputs]:
     options.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
-    def run(inputs: Tensor) -> Outputs:
-        logits, probs = session.run(OUTPUTS, {INPUT: np.ascontiguousarray(inputs.numpy())})
+    def run(inputs: Inputs) -> Outputs:
+        arrays = (np.ascontiguousarray(tensor.numpy()) for tensor in inputs.tensors)
+        logits, probs = session.run(OUTPUTS, dict(zip(inputs.names, arrays, strict=True)))
         return torch.from_numpy(logits), torch.from_numpy(probs)
 
     return run
@@ -84,7 +89,8 @@ def write_program(program: torch.export.ExportedProgram, path: Path, facts: dict
         torch.export.save(program, path, extra_files={ENTRY: text})
 
 
-def read_program(path: Path) -> Callable[[Tensor], Outputs]:
+def read_program(path: Path) -> Program:
     """Return the file as a function. Loading may run code in the file, so use it only on a file just written."""
     with quiet():
-        return torch.export.load(path).module()
+        module = torch.export.load(path).module()
+    return lambda inputs: inputs.call(module)

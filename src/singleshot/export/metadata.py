@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-FORMAT = "singleshot.export/1"
+FORMAT = "singleshot.export/2"
 ENTRY = "singleshot.json"  # inside a .pt2 archive, among its extra files
 MAX_BYTES = 2**26  # enough for the names of a million classes
 

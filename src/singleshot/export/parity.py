@@ -8,21 +8,21 @@ import torch
 from torch import Tensor
 
 from singleshot.common.errors import StoppedError
+from singleshot.export.inputs import Inputs
 
 TOLERANCE = 1e-5
 BATCHES = (1, 7)  # a single row, and a size that was not used for tracing
 
 Outputs = tuple[Tensor, Tensor]
 """Logits and probabilities."""
+Program = Callable[[Inputs], Outputs]
 
 
 class ParityError(StoppedError):
     """Raised when an exported program disagrees with its model."""
 
 
-def check_parity(
-    reference: Callable[[Tensor], Outputs], exported: Callable[[Tensor], Outputs], inputs: Tensor
-) -> float:
+def check_parity(reference: Program, exported: Program, inputs: Inputs) -> float:
     """Return the largest difference between the two programs, or raise `ParityError` if it exceeds 1e-5.
 
     Inputs (N, ...) are taken in batches of several sizes. The difference is relative to the largest logit if that is
@@ -30,7 +30,7 @@ def check_parity(
     """
     largest = 0.0
     for size in BATCHES:
-        batch = inputs[:size]
+        batch = inputs.first(size)
         with torch.no_grad():
             expected, found = reference(batch), exported(batch)
         scale = max(1.0, float(expected[0].abs().max()))
@@ -48,17 +48,3 @@ def check_parity(
                 )
             largest = max(largest, difference)
     return largest
-
-
-def random_inputs(example: Tensor, *, pixels: bool) -> Tensor:
-    """Return inputs like the example: random pixels, or rows of the example, with noise if they are floats.
-
-    Integers such as token ids have a range that is not known here, so they are only repeated.
-    """
-    generator = torch.Generator().manual_seed(0)
-    count = max(BATCHES)
-    shape = (count, *example.shape[1:])
-    if pixels or example.dtype == torch.uint8:
-        return torch.randint(0, 256, shape, generator=generator).to(example.dtype)
-    rows = example[torch.arange(count) % len(example)]
-    return rows + torch.randn(shape, generator=generator).to(rows) if rows.is_floating_point() else rows

@@ -1,4 +1,4 @@
-"""A classifier as a traced program: pixels in, logits and probabilities out, no randomness, temperature included.
+"""A classifier as a traced program: inputs in, logits and probabilities out, no randomness, temperature included.
 
 The traced graph shows which linear layer computes the logits, whether its weights are used elsewhere, and whether a
 random number is still drawn.
@@ -7,16 +7,21 @@ random number is still drawn.
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from singleshot.common.checks import check_scores
 from singleshot.data.augmentation import Normalization
+from singleshot.export.inputs import Inputs
+from singleshot.sampling.sampler import find_logits
+from singleshot.sampling.state import replaced
 
 
 class Classifier(nn.Module):
@@ -40,36 +45,35 @@ class Classifier(nn.Module):
         self.temperature = temperature
         self.eval()
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, *args: Tensor, **kwargs: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits and probabilities, both (N, C), of inputs (N, ...)."""
-        logits = self.model_logits(images)
+        logits = self.model_logits(*args, **kwargs)
         if self.temperature is not None:
             logits = logits / self.temperature
         return logits, torch.softmax(logits, 1)
 
-    def model_logits(self, images: Tensor) -> Tensor:
+    def model_logits(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
         """Return the logits of the model, without the temperature."""
-        logits: Tensor = self.model(images.float() * self.scale + self.shift if self.normalizes else images)
-        return logits
+        if self.normalizes:
+            args = (args[0].float() * self.scale + self.shift,)
+        with _without_fused_attention():
+            return find_logits(self.model(*args, **kwargs))
 
 
-def count_classes(classifier: Classifier, inputs: Tensor) -> int:
+def count_classes(classifier: Classifier, inputs: Inputs) -> int:
     """Return the number of classes, after checking that the model maps the inputs to logits (N, C)."""
     try:
         with torch.no_grad():
-            logits = classifier.model_logits(inputs)
+            logits = inputs.call(classifier.model_logits)
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise ValueError(
-            f"the model cannot be run on an example of shape {tuple(inputs.shape)} and {inputs.dtype}: "
-            f"{first_line(error)}"
-        ) from error
+        raise ValueError(f"the model cannot be run on an example of {inputs}: {first_line(error)}") from error
     check_scores(logits, ("(N, C)",), name="the model's output")
     if len(logits) != len(inputs):
         raise ValueError(f"the model must return one row of logits per input, got {len(logits)} for {len(inputs)}")
     return int(logits.shape[1])
 
 
-def trace(classifier: Classifier, example: Tensor) -> tuple[torch.export.ExportedProgram, bool]:
+def trace(classifier: Classifier, example: Inputs) -> tuple[torch.export.ExportedProgram, bool]:
     """Trace a classifier for any batch size, from an example with at least two rows.
 
     The temperature is folded into the weights and bias of the last layer if that is a linear layer whose weights are
@@ -84,22 +88,57 @@ def trace(classifier: Classifier, example: Tensor) -> tuple[torch.export.Exporte
     return _trace(classifier, example), False
 
 
-def _trace(classifier: Classifier, example: Tensor) -> torch.export.ExportedProgram:
+def _trace(classifier: Classifier, example: Inputs) -> torch.export.ExportedProgram:
     try:
-        with quiet(), torch.no_grad():
-            batch = torch.export.Dim("batch")
-            exported = torch.export.export(classifier, (example,), dynamic_shapes=({0: batch},), strict=False)
+        with quiet(), torch.no_grad(), _arguments_named(classifier, example):
+            batch = {0: torch.export.Dim("batch")}
+            shapes: Any = dict.fromkeys(example.kwargs, batch) or {"args": tuple(batch for _ in example.args)}
+            exported = torch.export.export(
+                classifier, example.args, example.kwargs, dynamic_shapes=shapes, strict=False
+            )
     except Exception as error:  # tracing runs the model's code, which may raise anything
         raise ValueError(f"torch.export cannot trace the model for any batch size: {first_line(error)}") from error
     _remove_inactive_dropout(exported.graph_module)
     for node in exported.graph.nodes:
         node.meta.pop("stack_trace", None)  # it would store paths and source lines in the file
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and not _is_without_dropout(node):
             raise ValueError(
                 f"the model draws random numbers in evaluation mode ({node.target}), so a file cannot reproduce it; "
                 "make the noise depend on self.training: F.dropout(x, p, training=self.training)"
             )
     return exported
+
+
+def _is_without_dropout(node: torch.fx.Node) -> bool:
+    """Whether a call of an attention function, which is tagged as random, has a dropout of 0."""
+    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    return "dropout_p" in names and given.get("dropout_p", 0.0) == 0
+
+
+@contextmanager
+def _arguments_named(classifier: Classifier, example: Inputs) -> Iterator[None]:
+    """Give the forward of the classifier the arguments of the example: torch.export does not take ``**kwargs``."""
+    original = classifier.forward
+
+    def forward(*args: Tensor, **kwargs: Tensor) -> tuple[Tensor, Tensor]:
+        return original(*args, **kwargs)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in example.kwargs])  # type: ignore[attr-defined]
+    with replaced(classifier, "forward", forward) if example.kwargs else nullcontext():
+        yield
+
+
+@contextmanager
+def _without_fused_attention() -> Iterator[None]:
+    """Run nn.TransformerEncoder through its ordinary path: ONNX has no counterpart of the fused one."""
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
 
 
 def _remove_inactive_dropout(module: torch.fx.GraphModule) -> None:

@@ -149,7 +149,7 @@ class Calibration(AdditiveState):
         # The Brier score of one example is at most 2, and a little more if its probabilities are rounded.
         nll, brier = float(sums["nll"]), float(sums["brier"])
         if not (math.isnan(nll) and math.isnan(brier) and examples):  # only the confidences are known
-            plausible &= 0 <= nll and brier <= 2.01 * examples and (examples > 0 or nll == 0)
+            plausible &= nll >= 0 and brier <= 2.01 * examples and (examples > 0 or nll == 0)
         return plausible and ("class_count" not in sums or bins_are_plausible(*(sums[name] for name in CLASS_SUMS)))
 
     def update(

@@ -17,7 +17,7 @@ from singleshot.paper.methods import CI, METHODS, TEMPERATURE_SCALING, job_of
 from singleshot.paper.published import CI_MEAN, CI_ORACLE
 from singleshot.paper.regimes import REGIMES
 from singleshot.paper.seed_means import Estimate, Runs
-from singleshot.report.figures import finish, line_styles
+from singleshot.reporting.figures import finish, line_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,8 +18,8 @@ from singleshot.paper.experiments import EXPERIMENTS
 from singleshot.paper.methods import CI, METHODS, PASSES
 from singleshot.paper.published import CI_ORACLE
 from singleshot.paper.seed_means import Estimate, Runs, format_seeds, pool
-from singleshot.report import plot_coverage, plot_reliability, plot_variance
-from singleshot.report.figures import GREY, check_curves, finish, line_styles, new_axes
+from singleshot.reporting import plot_coverage, plot_reliability, plot_variance
+from singleshot.reporting.figures import GREY, check_curves, finish, line_styles, new_axes
 from singleshot.training.recipe import Recipe
 
 if TYPE_CHECKING:

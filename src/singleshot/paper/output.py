@@ -16,7 +16,7 @@ from singleshot.paper.figures import save_figure
 from singleshot.paper.methods import base_recipe, job_of
 from singleshot.paper.table_formats import FORMATS
 from singleshot.paper.tables import TABLES, Table, build_table, evidence_table
-from singleshot.report.page import ModelReport, run_report, write_page
+from singleshot.reporting.page import ModelReport, run_report, write_page
 from singleshot.training.recipe import Recipe
 
 MAX_METHODS_ON_PAGE = 8

@@ -34,7 +34,7 @@ from singleshot.training.recipe import Recipe
 from singleshot.training.step import loss_and_alpha
 
 if TYPE_CHECKING:
-    from singleshot.report.page import ModelReport
+    from singleshot.reporting.page import ModelReport
 
 TITLES = {
     "baseline": "cross-entropy",
@@ -208,7 +208,7 @@ def has_predictions(folder: Path) -> bool:
 
 def write_quickstart_page(folder: Path, page: Path) -> None:
     """Write the page about the first seed of all methods."""
-    from singleshot.report.page import file_report, write_page
+    from singleshot.reporting.page import file_report, write_page
 
     def reports() -> Iterator[ModelReport]:
         for method, title in TITLES.items():

@@ -25,8 +25,8 @@ FUNCTIONAL_NOISE: tuple[Callable[..., Any], ...] = (
     F.feature_alpha_dropout,
 )
 ADVICE = (
-    "add a noise layer such as nn.Dropout(0.2) before a fully connected layer, or stochastic depth around its residual "
-    "blocks, and train with it"
+    "add noise with singleshot.add_noise(model), with a layer such as nn.Dropout(0.2) before a fully connected layer, "
+    "or with stochastic depth around its residual blocks, and train with it"
 )
 
 

@@ -26,14 +26,15 @@ BATCH = 128  # images per forward pass
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Put the model in evaluation mode and record no gradients; restore its mode at the end."""
-    training = model.training
+    """Put the model in evaluation mode and record no gradients; restore the mode of every module at the end."""
+    modes = [(module, module.training) for module in model.modules()]  # a frozen batch norm differs from the model
     model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(training)
+        for module, training in modes:
+            module.training = training
 
 
 def image_batches(images: Images, positions: Tensor, normalization: Normalization) -> Iterator[tuple[Tensor, Tensor]]:

@@ -1,0 +1,45 @@
+"""Advice on the disagreement measure, from the calibration on held-out examples."""
+
+from __future__ import annotations
+
+from singleshot.common.checks import check_choice
+from singleshot.evaluation.claims import mean_gap
+from singleshot.evaluation.evaluation import MIN_RESAMPLED, Evaluation
+from singleshot.evaluation.formatting import points
+from singleshot.evaluation.verdict import SMALL
+from singleshot.uncertainty import MEASURES
+
+WEAK_MEASURES = ("bhattacharyya", "unbiased")
+STRONG_MEASURES = ("total_variation", "hellinger")
+
+
+def advise(evaluation: Evaluation, *, measure: str = "bhattacharyya") -> str | None:
+    """Suggest a stronger disagreement measure for an overconfident network, a weaker one for an underconfident one.
+
+    None if the measure can stay: only a gap that chance does not explain counts. ``singleshot train`` prints the same
+    at its end.
+
+    Args:
+        evaluation: of a network that was trained with the VWCI loss, on held-out examples. They must not be the test
+            examples: advice is model selection.
+        measure: the disagreement measure that it was trained with.
+    """
+    check_choice("measure", measure, tuple(MEASURES))
+    held_out = evaluation.examples
+    if held_out is None:
+        raise ValueError("advice needs the examples, which this evaluation did not keep; evaluate with replicates=1000")
+    if len(held_out) < MIN_RESAMPLED:
+        return None
+    gap, margin = mean_gap(held_out)
+    if abs(gap) - margin <= SMALL:
+        return None
+    size = f"{points(abs(gap), margin=margin)} on held-out examples"
+    if gap > 0 and measure in WEAK_MEASURES:
+        return f"Overconfident by {size}: try {_named(STRONG_MEASURES[0])}, which regularises more."
+    if gap < 0 and measure in STRONG_MEASURES:
+        return f"Underconfident by {size}: try {_named(WEAK_MEASURES[0])}, which regularises less."
+    return None
+
+
+def _named(measure: str) -> str:
+    return f'--measure {measure} (measure="{measure}" in Python)'

@@ -1,0 +1,82 @@
+"""Calibration of a model that is trained already: a few last epochs with the VWCI loss (the paper's VWCI*)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from singleshot.evaluation.evaluation import BaselineComparison, compare
+from singleshot.evaluation.summary import comparison_lines, table_lines
+from singleshot.integrations.training_loop import MakeOptimizer, adamw, train_epochs
+from singleshot.reporting.one_call import ModelEvaluation, evaluate
+from singleshot.sampling.arguments import Extract
+from singleshot.uncertainty import DisagreementMeasure
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Finetuned:
+    """The evaluations before and after, to be printed; ``report({"before": .before, "after": .after}, ...)``."""
+
+    before: ModelEvaluation
+    after: ModelEvaluation
+
+    @property
+    def comparison(self) -> BaselineComparison:
+        """The differences with intervals, after minus before."""
+        return compare(self.after, self.before, replicates=None, bins=20)
+
+    def __repr__(self) -> str:
+        return "\n".join([*table_lines([self.before, self.after]), "", *comparison_lines(self.comparison)])
+
+
+def finetune(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    held_out: Iterable[Any],
+    epochs: int = 5,
+    learning_rate: float = 1e-4,
+    make_optimizer: MakeOptimizer | None = None,
+    samples: int = 5,
+    gradient_passes: int | None = None,
+    measure: str | DisagreementMeasure = "bhattacharyya",
+    logits: Extract | None = None,
+    progress: bool = True,
+) -> Finetuned:
+    """Train a trained model for a few more epochs with the VWCI loss, in place, and evaluate it before and after.
+
+    Args:
+        model: a trained classifier with noise; see `singleshot.add_noise` if it has none. Its modes are restored.
+        loader: the training data: batches (inputs, labels), or dicts with ``labels``.
+        held_out: data in the same form that the model was not trained on, for the evaluations, in a fixed order.
+        epochs: the paper spends at most a fifth of the whole training.
+        learning_rate: of AdamW; it falls linearly to 0.
+        make_optimizer: another optimizer: a function of the list of parameters.
+        samples: stochastic passes per step.
+        gradient_passes: how many of them carry gradients, see `singleshot.sample`.
+        measure: the disagreement measure, see `singleshot.vwci_loss`.
+        logits: finds the logits in the output of the model, as in `singleshot.sample`.
+        progress: show progress bars, in a terminal or a notebook.
+    """
+    make = make_optimizer or adamw(learning_rate, weight_decay=0.0)
+    before = evaluate(model, held_out, name="before", logits=logits, progress=progress)
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        train_epochs(
+            model,
+            loader,
+            epochs=epochs,
+            make_optimizer=make,
+            samples=samples,
+            gradient_passes=gradient_passes,
+            measure=measure,
+            logits=logits,
+            title="Epochs" if progress else None,
+        )
+    finally:
+        for module, training in modes:
+            module.training = training
+    return Finetuned(before, evaluate(model, held_out, name="after", logits=logits, progress=progress))

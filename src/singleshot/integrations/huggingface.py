@@ -1,0 +1,67 @@
+"""Hugging Face: a Trainer whose training steps use the VWCI loss, and calibration metrics of its evaluations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import Trainer
+
+from singleshot.common.checks import as_tensor, check_size
+from singleshot.losses import vwci_loss
+from singleshot.metrics import Calibration
+from singleshot.sampling import sample
+from singleshot.uncertainty import DisagreementMeasure, resolve_measure
+
+
+class VWCITrainer(Trainer):
+    """The Trainer of transformers, with the VWCI loss in training and everything else as it is.
+
+    The model needs dropout, as most of them have, or `singleshot.add_noise`. Evaluation and prediction are one
+    ordinary forward pass. It trains in one process: what wraps the model, such as DistributedDataParallel, would be
+    bypassed, and `singleshot.sample` refuses it.
+
+    Args:
+        *args: of the Trainer.
+        samples: stochastic passes per step.
+        gradient_passes: how many of them carry gradients, see `singleshot.sample`.
+        measure: the disagreement measure, see `singleshot.vwci_loss`.
+        **kwargs: of the Trainer.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        samples: int = 5,
+        gradient_passes: int | None = None,
+        measure: str | DisagreementMeasure = "bhattacharyya",
+        **kwargs: Any,
+    ) -> None:
+        self.samples = check_size("samples", samples, least=2)
+        self.gradient_passes = gradient_passes
+        self.measure = resolve_measure(measure)
+        super().__init__(*args, **kwargs)
+        # The loss is a mean over the batch: the Trainer must divide it by the steps of gradient accumulation.
+        self.model_accepts_loss_kwargs = False
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **kwargs: Any
+    ) -> Tensor | tuple[Tensor, Any]:
+        """Return the VWCI loss of T passes in training, the loss of the model in evaluation."""
+        if not model.training or return_outputs:
+            found: Tensor | tuple[Tensor, Any] = super().compute_loss(model, inputs, return_outputs, **kwargs)
+            return found
+        if "labels" not in inputs:
+            raise ValueError(f"the batch must have labels, got {', '.join(inputs)}")
+        rest = {name: value for name, value in inputs.items() if name != "labels"}
+        passes = sample(model, samples=self.samples, gradient_passes=self.gradient_passes, **rest)
+        return vwci_loss(passes, inputs["labels"], measure=self.measure)
+
+
+def calibration_metrics(prediction: Any, *, bins: int = 20) -> dict[str, float]:
+    """Every metric of `singleshot.Calibration`, for ``Trainer(compute_metrics=calibration_metrics)``."""
+    calibration = Calibration(bins=bins)
+    scores = prediction.predictions
+    logits = as_tensor(scores[0] if isinstance(scores, tuple) else scores, "predictions")
+    calibration.update(logits=logits, labels=as_tensor(prediction.label_ids, "label_ids"))
+    return calibration.compute().metrics()

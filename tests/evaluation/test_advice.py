@@ -1,0 +1,55 @@
+"""Advice on the disagreement measure: only for a gap that chance does not explain, and only where there is evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import singleshot as ss
+from singleshot.evaluation.evaluation import Evaluation
+
+
+def held_out(confidence: float, accuracy: float, count: int = 1000) -> Evaluation:
+    probs = torch.tensor([[confidence, 1 - confidence]]).expand(count, 2)
+    return ss.evaluate(probs, (torch.arange(count) >= accuracy * count).long(), kind="probs", replicates=0)
+
+
+@pytest.mark.parametrize("measure", ["bhattacharyya", "unbiased"])
+def test_an_overconfident_network_needs_a_stronger_measure(measure: str) -> None:
+    assert ss.advise(held_out(0.9, 0.6), measure=measure) == (
+        "Overconfident by 30 points on held-out examples: try --measure total_variation "
+        '(measure="total_variation" in Python), which regularises more.'
+    )
+
+
+@pytest.mark.parametrize("measure", ["total_variation", "hellinger"])
+def test_an_underconfident_network_needs_a_weaker_measure(measure: str) -> None:
+    assert ss.advise(held_out(0.6, 0.9), measure=measure) == (
+        "Underconfident by 30 points on held-out examples: try --measure bhattacharyya "
+        '(measure="bhattacharyya" in Python), which regularises less.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("measure", "confidence", "accuracy", "count"),
+    [
+        ("bhattacharyya", 0.9, 0.9, 1000),  # calibrated
+        ("bhattacharyya", 0.9, 0.8, 50),  # chance may explain it
+        ("bhattacharyya", 0.95, 0.0, 1),  # too few examples
+        ("bhattacharyya", 0.95, 0.0, 2),
+        ("bhattacharyya", 0.6, 0.9, 1000),  # no weaker measure
+        ("total_variation", 0.9, 0.6, 1000),  # no stronger measure
+        ("epistemic", 0.9, 0.6, 1000),  # no evidence for either direction
+    ],
+)
+def test_no_advice(measure: str, confidence: float, accuracy: float, count: int) -> None:
+    assert ss.advise(held_out(confidence, accuracy, count), measure=measure) is None
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match="measure='bold' is unknown"):
+        ss.advise(held_out(0.9, 0.6), measure="bold")
+    with pytest.raises(ValueError, match="did not keep; evaluate with replicates=1000"):
+        ss.advise(replace(held_out(0.9, 0.6), examples=None))

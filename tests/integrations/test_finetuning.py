@@ -1,0 +1,95 @@
+"""Finetuning of a trained model on real digits: what changes, what does not, and what is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import singleshot as ss
+from singleshot.integrations.training_loop import adamw, train_epochs
+
+Loader = DataLoader[tuple[Tensor, ...]]
+
+
+def digits(labelled: int = 200) -> tuple[Loader, Loader]:
+    images, labels = load_digits(return_X_y=True)
+    x, y = torch.from_numpy(images).float() / 16, torch.from_numpy(labels)
+    held_out = TensorDataset(x[1000:], y[1000:])
+    return DataLoader(TensorDataset(x[:labelled], y[:labelled]), 50, shuffle=True), DataLoader(held_out, 400)
+
+
+def trained(loader: Loader, epochs: int = 100) -> nn.Sequential:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
+    train_epochs(model, loader, epochs=epochs, make_optimizer=adamw(3e-3, 0.0), loss="cross_entropy")
+    return model
+
+
+def test_an_overconfident_model_is_calibrated_in_a_few_epochs(tmp_path: Path) -> None:
+    loader, held_out = digits()
+    model = trained(loader)
+    assert ss.add_noise(model, p=0.5, where="head").layers == ("4",)
+    model[0].eval()
+    done = ss.finetune(model, loader, held_out=held_out, epochs=20, learning_rate=1e-3, progress=False)
+    before, after = done.before.metrics(), done.after.metrics()
+    assert before["mean_confidence"] - before["accuracy"] > 0.02
+    assert after["ece"] < before["ece"] - 0.01
+    assert after["accuracy"] > before["accuracy"] - 0.02
+    assert after == ss.evaluate(model, held_out).metrics()
+    assert model.training
+    assert not model[0].training
+    shown = repr(done)
+    assert "before" in shown.splitlines()[0]
+    assert "after minus before, on the same examples" in shown
+    ss.report({"before": done.before, "after": done.after}, tmp_path / "page.html")
+    ss.remove_noise(model)
+    assert ss.evaluate(model, held_out).metrics() == after
+
+
+def test_batches_that_are_dicts_and_another_optimizer() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(nn.Dropout(0.2), nn.Linear(64, 10))
+
+        def forward(self, *, pixels: Tensor) -> dict[str, Tensor]:
+            return {"logits": self.body(pixels)}
+
+    loader, held_out = digits()
+    model = Named()
+    batches = [{"pixels": x, "labels": y} for x, y in loader]
+    rates: list[float] = []
+
+    def recorded_sgd(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        optimizer = torch.optim.SGD(parameters, lr=0.4)
+        optimizer.register_step_pre_hook(lambda one, *_: rates.append(one.param_groups[0]["lr"]))
+        return optimizer
+
+    done = ss.finetune(
+        model,
+        batches,
+        held_out=[{"pixels": x, "labels": y} for x, y in held_out],
+        epochs=2,
+        make_optimizer=recorded_sgd,
+        gradient_passes=1,
+    )
+    assert done.after.metrics()["nll"] < done.before.metrics()["nll"]
+    assert rates[0] == 0.4
+    assert rates[4:] == pytest.approx([0.2, 0.15, 0.1, 0.05])
+
+
+def test_errors_leave_the_modes_as_they_were() -> None:
+    loader, held_out = digits(60)
+    model = nn.Linear(64, 10).eval()
+    with pytest.raises(ValueError, match=r"Linear has no noise.*singleshot\.add_noise"):
+        ss.finetune(model, loader, held_out=held_out)
+    assert not model.training
+    with pytest.raises(ValueError, match="the loader has no batches"):
+        ss.finetune(model, [], held_out=held_out)
+    with pytest.raises(ValueError, match="learning_rate must lie in"):
+        ss.finetune(model, loader, held_out=held_out, learning_rate=-1)

@@ -1,0 +1,75 @@
+"""What to do next: actions by verdict and expected gain, and commands that can be pasted into a shell."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from singleshot.evaluation.temperature_gain import TemperatureGain
+from singleshot.evaluation.verdict import BADGES, Level, Verdict
+from singleshot.reporting.page.next_step import TRUST, fix_of_file, fix_of_run, next_step
+
+FIX = partial(fix_of_file, Path("a b.npz"), {"kind": "logits", "labels": None})
+
+
+def gain(fixed: float) -> TemperatureGain:
+    return TemperatureGain(2.0, 100, "fitted", (0.1, 0.1 * (1 - fixed)), (1.0, 0.9), "Calibrated", fixed)
+
+
+@pytest.mark.parametrize("level", BADGES)
+def test_only_scores_that_are_off_need_a_fix(level: Level) -> None:
+    step = next_step(Verdict(level, "found", p_value=0.5), None, FIX)
+    assert step["trust"] == TRUST[level]
+    assert bool(step["commands"]) == (level in {"fair", "bad"})
+
+
+@pytest.mark.parametrize(
+    ("fixed", "action", "method"),
+    [
+        (0.8, "One temperature fixes most of this:", ""),
+        (0.3, "One temperature fixes a part of this:", ""),
+        (0.0, "One temperature does not fix this. Try a method with more parameters:", " --method vector"),
+        (-0.5, "One temperature does not fix this. Try a method with more parameters:", " --method vector"),
+    ],
+)
+def test_a_temperature_is_advised_if_it_helps(fixed: float, action: str, method: str) -> None:
+    step = next_step(Verdict("bad", "found"), gain(fixed), FIX)
+    assert step["action"] == action
+    command = f"singleshot calibrate 'a b.npz' --fit-on held-out.npz -o calibrated.npz{method} --kind logits"
+    assert step["commands"] == [command]
+    assert step["gain"]["fixed"] == fixed
+
+
+def test_unclear_verdicts_and_training_images() -> None:
+    assert "about 1,234 are needed" in next_step(Verdict("unclear", "found", needed=1234), None, FIX)["action"]
+    assert "hundreds are needed" in next_step(Verdict("unclear", "found"), None, FIX)["action"]
+    step = next_step(Verdict("good", "found"), None, FIX, of_training=True)
+    assert "say nothing about new images" in step["trust"]
+    assert "--split test" in step["action"]
+
+
+def test_the_commands_of_a_run() -> None:
+    options = {"split": "test", "weights": "best", "data_root": None, "device": "auto"}
+    with_images = fix_of_run(Path("runs/a"), options, "temperature", holds_out=True)
+    assert with_images.needs is None
+    assert [shlex.split(command)[1] for command in with_images.commands] == [
+        "evaluate", "evaluate", "calibrate", "export",
+    ]  # fmt: skip
+    assert with_images.commands[0] == (
+        "singleshot evaluate runs/a --split validation --predictions validation.npz --weights best"
+    )
+    assert with_images.commands[3].endswith("--temperature temperature.json -o model.onnx --weights best")
+    without = fix_of_run(Path("runs/a"), options, "vector", holds_out=False)
+    assert without.needs is not None
+    assert without.commands[1] == (
+        "singleshot calibrate test.npz --fit-on held-out.npz --save-scaling vector.json --method vector"
+    )
+    assert len(without.commands) == 2
+
+
+def test_without_the_scores_of_all_classes_no_temperature_is_advised() -> None:
+    (command,) = next_step(Verdict("bad", "found"), None, FIX, method="isotonic")["commands"]
+    assert "--method isotonic" in command

@@ -1,0 +1,191 @@
+"""evaluate() and report(): the same numbers and the same page as the commands, from what a user has in memory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import singleshot as ss
+from predictions.files import predictions
+from singleshot.cli.main import main
+from singleshot.common.progress import tracked
+from singleshot.training.loaders import read_batch
+
+
+def arrays(rows: int = 200, classes: int = 3) -> tuple[Tensor, Tensor]:
+    logits, labels = predictions(rows, classes, "logits")
+    return torch.from_numpy(logits), torch.from_numpy(labels)
+
+
+class TwoInputs(nn.Module):
+    """A batch norm that is frozen, an input by position and one by name, and logits in a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.head = nn.Linear(4, 3)
+        self.norm.eval()
+
+    def forward(self, x: Tensor, scale: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.head(self.norm(x)) * scale}
+
+
+def test_the_numbers_are_those_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logits, labels = arrays()
+    evaluation = ss.evaluate(logits, labels, classwise=True, name="mine")
+    evaluation.save(tmp_path / "mine.npz")
+    main(["evaluate", str(tmp_path / "mine.npz"), "--classwise", "--json"])
+    command = json.loads(capsys.readouterr().out)
+    evaluation.save(tmp_path / "mine.json")
+    saved = json.loads((tmp_path / "mine.json").read_text())
+    shared = set(saved) - {"name"}
+    assert {name: saved[name] for name in shared} == {name: command[name] for name in shared}
+    assert {"intervals", "consistency", "bins", "classwise_ece", "smooth_ece"} <= shared
+    from_file = ss.evaluate(tmp_path / "mine.npz", classwise=True)
+    assert from_file.metrics() == evaluation.metrics()
+    assert repr(evaluation).startswith("mine: 200 examples, 3 classes, logits\n")
+
+
+def test_probabilities_give_the_metrics_of_their_logits(tmp_path: Path) -> None:
+    logits, labels = arrays()
+    probs = logits.double().softmax(1)
+    evaluation = ss.evaluate(probs.numpy(), labels.tolist(), kind="probs", replicates=0)
+    expected = ss.evaluate(logits.double(), labels, replicates=0)
+    assert evaluation.metrics() == pytest.approx(expected.metrics(), abs=1e-12)
+    evaluation.save(tmp_path / "probs.npz")
+    assert ss.evaluate(tmp_path / "probs.npz", replicates=0).metrics() == pytest.approx(expected.metrics(), abs=1e-6)
+
+
+def test_a_model_is_evaluated_once_in_evaluation_mode_and_left_as_it_was() -> None:
+    torch.manual_seed(0)
+    model = TwoInputs().train()
+    model.norm.eval()
+    x, scale, labels = torch.randn(60, 4), torch.rand(60, 1), torch.randint(0, 3, (60,))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    evaluation = ss.evaluate(model, DataLoader(TensorDataset(x, scale, labels), 16), replicates=0)
+    assert model.training
+    assert not model.norm.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    expected = model.eval()(x, scale)["logits"]
+    torch.testing.assert_close(evaluation.batch["logits"], expected.detach())
+    named = [
+        {"x": x[:30], "scale": scale[:30], "labels": labels[:30]},
+        {"x": x[30:], "scale": scale[30:], "label": labels[30:]},
+    ]
+    assert ss.evaluate(model, named, replicates=0).metrics() == pytest.approx(evaluation.metrics(), rel=1e-5)
+    assert evaluation.name == "TwoInputs"
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        ((torch.tensor([[0.5, 0.5]]), torch.tensor([0])), {}, 'say kind="probs"'),
+        ((torch.tensor([[0.5, 0.5]]), torch.tensor([0])), {"kind": "scores"}, "choose one of logits, probs"),
+        ((torch.tensor([[0.5, 0.7]]), torch.tensor([2])), {}, "labels"),
+        (
+            (torch.tensor([[0.5, 0.7]]), torch.tensor([0])),
+            {"class_names": ["a"]},
+            "class_names must name the 2 classes",
+        ),
+        ((torch.tensor([[0.5, 0.7]]),), {}, "labels must be given"),
+        ((nn.Linear(2, 2), []), {}, "no batches"),
+        ((nn.Softmax(1), [(torch.zeros(3, 2), torch.zeros(3).long())]), {}, "the model returns probabilities"),
+        ((nn.Linear(2, 2), [{"x": torch.zeros(3, 2)}]), {}, "labels or label, got x"),
+    ],
+)
+def test_errors(given: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ss.evaluate(*given, **options)
+
+
+def test_batches_without_labels_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"must be \(inputs, labels\)"):
+        read_batch(torch.zeros(2), torch.device("cpu"))
+    with pytest.raises(TypeError, match="labels of a batch must be a tensor, got str"):
+        read_batch((torch.zeros(2), "a"), torch.device("cpu"))
+
+
+def test_a_page_about_several_models(tmp_path: Path) -> None:
+    logits, labels = arrays()
+    evaluation = ss.evaluate(3 * logits, labels, bins=15, class_names=["<b>", "dog", "cat"])
+    evaluation.save(tmp_path / "sharp.npz")
+    models = {"ce": (logits, labels), "sharp": evaluation, "file": tmp_path / "sharp.npz"}
+    page = ss.report(models, tmp_path / "page.html").read_text()
+    data = json.loads(page.split('<script type="application/json" id="data">')[1].split("</script>")[0])
+    assert [model["name"] for model in data["models"]] == ["ce", "sharp", "file"]
+    assert data["models"][1]["metrics"]["ece"] == data["models"][2]["metrics"]["ece"]  # both with 20 bins
+    assert len(data["comparisons"]) == 2
+    assert "<b>" not in page.split("</head>")[1].split("<script")[0]
+    assert evaluation.report(tmp_path / "one.html", title="Mine").read_text().count("<title>Mine</title>") == 1
+
+
+def test_errors_of_a_page(tmp_path: Path) -> None:
+    logits, labels = arrays()
+    with pytest.raises(ValueError, match=r"must end in \.html"):
+        ss.report({"a": (logits, labels)}, tmp_path / "page.pdf")
+    with pytest.raises(TypeError, match="at least one model"):
+        ss.report({}, tmp_path / "page.html")
+    with pytest.raises(TypeError, match=r"models\['a'\] must be \(logits, labels\)"):
+        ss.report({"a": logits}, tmp_path / "page.html")
+    with pytest.raises(ValueError, match=r"must end in \.json"):
+        ss.evaluate(logits, labels, replicates=0).save(tmp_path / "a.txt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_notebook_shows_a_table_and_a_diagram() -> None:
+    logits, labels = arrays()
+    shown = ss.evaluate(logits, labels, name="<script>")._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script>" not in shown
+    assert shown.count("<tr>") == 15
+    assert 'src="data:image/png;base64,iVBOR' in shown
+
+
+def test_progress_is_shown_in_a_terminal_and_silent_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert list(tracked(range(3), "Net")) == [0, 1, 2]
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(Console, "is_terminal", True)
+    assert list(tracked(range(3), "Net")) == [0, 1, 2]
+    assert "Net" in capsys.readouterr().err
+
+
+def test_progress_is_shown_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, content: str) -> None:
+            shown.append(content)
+
+    def display(content: str, *, display_id: bool) -> Handle:
+        assert display_id
+        shown.append(content)
+        return Handle()
+
+    module = ModuleType("IPython.display")
+    module.HTML, module.display = str, display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert list(tracked(iter("ab"), "<Net>")) == ["a", "b"]
+    assert list(tracked("ab", "Net")) == ["a", "b"]
+    assert shown[0] == "<progress></progress> &lt;Net&gt;: 0"
+    assert shown[-1] == '<progress max="2" value="2"></progress> Net: 2 of 2'
+
+
+def test_evaluate_does_not_change_given_arrays() -> None:
+    logits, labels = np.ones((40, 3)), np.zeros(40, int)
+    ss.evaluate(logits, labels, replicates=0)
+    assert (logits == 1).all()
+    assert (labels == 0).all()
