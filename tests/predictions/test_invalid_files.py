@@ -181,8 +181,12 @@ def test_faults_of_a_single_score_have_a_row(tmp_path: Path) -> None:
     assert "confidences must lie in [0, 1]; row 1 (counted from 0) has 1.2" in refusal(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=["a", "b"], class_names=["a", "b"])
     assert read_predictions(tmp_path / "a.npz").positive == "b"
-    for labels, message in [(["a", "c"], "unknown labels c; the classes are a, b"), ([0, 5], "unknown labels 5")]:
-        np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=np.array(labels), class_names=["a", "b"])
+    cases: list[tuple[Any, str]] = [
+        (["a", "c"], "unknown labels c; the classes are a, b"),
+        ([0, 5], "unknown labels 5"),
+    ]
+    for labels, message in cases:
+        np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=labels, class_names=["a", "b"])
         assert message in refusal(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=["a", "a"])
     assert "every label is 'a'; set --positive" in refusal(tmp_path / "a.npz")

@@ -75,7 +75,8 @@ def finite_rows(logits: Tensor) -> Tensor:
 
 def logit_rows(logits: Tensor) -> Tensor:
     """Return a mask of the rows with a finite largest logit; −∞ is the logarithm of probability 0."""
-    return finite_rows(logits) | torch.isfinite(logits.amax(-1))
+    finite = finite_rows(logits)
+    return finite if bool(finite.all()) else torch.isfinite(logits.amax(-1))
 
 
 def probability_rows(probs: Tensor) -> Tensor:

@@ -268,7 +268,7 @@ def reduce_logits(logits: Tensor, labels: Tensor) -> Values:
     column = labels.unsqueeze(1)
     label_logit = logits.gather(1, column).squeeze(1).double()
     odds = _copied(logits, torch.float64)
-    top = odds.amax(1)
+    top = (odds if logits.shape[1] <= MAX_COLUMN_MAJOR else logits).amax(1).double()
     gap = top - label_logit
     label_odds = (-gap).exp_()
     odds.sub_(top.unsqueeze(1)).exp_()
