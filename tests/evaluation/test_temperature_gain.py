@@ -97,6 +97,6 @@ def test_without_a_temperature_there_is_no_gain() -> None:
 
 def test_one_score_per_example_is_no_sample() -> None:
     sample = ScoreSample()
-    sample.add(ScoredBatch.of(probs=[[1.0]] * 100, labels=[0] * 100))
+    sample.add(ScoredBatch.of_top_class(confidence=[1.0] * 100, predicted=[0] * 100, labels=[0] * 100))
     assert sample.is_empty
     assert cross_fitted_gain(*sample.examples()) is None

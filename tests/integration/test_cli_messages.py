@@ -131,7 +131,9 @@ def test_long_messages_are_truncated(monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_a_long_value_is_not_echoed_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     long = "x" * 5000
     (tmp_path / "mine.yaml").write_text(f"{long}: 1\n")
-    np.savez(tmp_path / "a.npz", probs=np.ones((2, 1)), labels=np.array([long[:1000], "a"]), class_names=["a"])
+    np.savez(
+        tmp_path / "a.npz", probs=np.full((2, 2), 0.5), labels=np.array([long[:1000], "a"]), class_names=["a", "b"]
+    )
     for command in (
         ["train", "--recipe", str(tmp_path / "mine.yaml")],
         ["train", "--dataset", "digits", "--model", long],

@@ -81,7 +81,7 @@ class Rescaled:
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature must be finite and above 0, got {self.temperature}")
-        _check_calibration(self.calibration)
+        self.calibration.compute()  # raises if it is empty
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Result:
             if type(self.data.get(name)) is not int:
                 raise TypeError(f"data must have an integer {name!r}, got {self.data.get(name)!r}")
         for calibration in self.splits.values():
-            _check_calibration(calibration)
+            calibration.compute()  # raises if it is empty
         if self.variance is not None:
             self.variance.compute()  # raises if it is empty
         self.job.check_result(self)
@@ -171,9 +171,3 @@ def _with_metrics(calibration: Calibration) -> dict[str, Any]:
 
 def _decode(kind: type, value: Any) -> Any:
     return value if isinstance(value, Job) else kind.from_dict(value)  # type: ignore[attr-defined]
-
-
-def _check_calibration(calibration: Calibration) -> None:
-    brier = calibration.compute().brier  # raises if no example was counted
-    if not brier <= 2 * (1 + 1e-6):  # probabilities sum to 1 up to rounding
-        raise ValueError(f"its Brier score is {brier:g}, above the maximum of 2")
