@@ -25,9 +25,9 @@ def folder() -> Iterator[Path]:
 def test_what_cannot_be_written_is_refused_and_the_rest_works(folder: Path) -> None:
     place, writable = folder / "read-only", folder / "writable"
     place.mkdir()
-    scores = np.random.default_rng(0).normal(size=(40, 3))
+    random = np.random.default_rng(0)
     for name in ("p.npz", "fit.npz"):
-        np.savez(place / name, logits=scores, labels=np.arange(40) % 3)
+        np.savez(place / name, logits=random.normal(size=(40, 3)), labels=np.arange(40) % 3)
     shutil.copytree(place, writable)
     place.chmod(0o555)
     started = Started(commands_without_privileges, str(place), str(writable)).finish()
