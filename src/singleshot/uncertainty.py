@@ -135,7 +135,8 @@ def finite_log_softmax(logits: Tensor) -> Tensor:
     """Log-softmax in at least float32, clamped so that sums and products of it do not overflow."""
     log_probs = torch.log_softmax(at_least_float32(logits), dim=-1)
     least = -math.sqrt(torch.finfo(log_probs.dtype).max) / 2**12
-    if values_can_be_read(log_probs) and log_probs.detach().amin() >= least:
+    is_on_cpu = values_can_be_read(log_probs) and log_probs.device.type == "cpu"  # elsewhere a look would wait
+    if is_on_cpu and bool(log_probs.detach().amin() >= least):
         return log_probs  # a look at the values costs a third of a clamp and its backward pass
     return log_probs.clamp(min=least)
 

@@ -162,7 +162,7 @@ def test_every_loss_trains_digits(loss: LossName, precision: Any) -> None:
     losses = []
     for step in range(100):
         chosen = torch.randint(0, 1500, (64,), generator=torch.Generator().manual_seed(step))
-        losses.append(stepper.advance(images[chosen], labels[chosen], 0.3, strength=strength).loss)
+        losses.append(stepper.advance(images[chosen], labels[chosen], 0.1, strength=strength).loss)
         if strength is not None and step % 20 == 19:
             strength.update(logits=network.eval()(images[1500:1600]), labels=labels[1500:1600])
     assert sum(losses[-5:]) < sum(losses[:5])

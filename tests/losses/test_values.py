@@ -242,3 +242,16 @@ def test_passes_that_agree_have_no_pull_at_any_strength(strength: float) -> None
         torch.testing.assert_close(loss, F.cross_entropy(one, labels, reduction="none"), rtol=0, atol=1e-6)
         (gradient,) = torch.autograd.grad(loss.sum(), logits)
         assert bool(gradient.isfinite().all())
+
+
+def test_the_gradient_of_vwci_has_the_bits_of_its_plain_expression() -> None:
+    """Stored runs are reproduced to the bit only if the terms are summed in this order."""
+    logits = torch.randn(5, 64, 10, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    labels = torch.arange(64) % 10
+    (found,) = torch.autograd.grad(ss.vwci_loss(logits, labels), logits)
+    log_probs = logits.log_softmax(-1)
+    alpha = ss.normalized_variance(logits.detach())
+    average = log_probs.mean(0)
+    ground_truth, uniform = -average.gather(-1, labels.unsqueeze(-1)).squeeze(-1), -average.mean(-1)
+    plain = ((1 - alpha) * ground_truth + alpha * uniform).sum() / 64
+    assert torch.equal(found, torch.autograd.grad(plain, logits)[0])

@@ -42,6 +42,7 @@ class Terms:
     """
 
     log_probs: Tensor  # (T, N, C)
+    average: Tensor  # (N, C), (1/T) Σ_t log p_t: terms that are linear in log p share it, and its backward pass
     counted: Tensor  # whether the example is not ignored
     labels: Tensor  # class indices, 0 if ignored, or soft labels (N, C)
     label_log_probs: Tensor  # (T, N, K)
@@ -59,12 +60,13 @@ class Terms:
     @property
     def ground_truth(self) -> Tensor:
         """−(1/T) Σ_t w_y log p_t(y)."""
-        return -self.over_labels(self.label_log_probs)
+        of_labels = self.average if self.labels.ndim == 2 else self.average.gather(-1, self.labels.unsqueeze(-1))
+        return -(of_labels * self.label_weights).sum(-1)
 
     @property
     def uniform(self) -> Tensor:
         """−(1/T) Σ_t (1/C) Σ_c w_c log p_t(c)."""
-        return -(self.log_probs.mean(0) * self.class_weights).mean(-1)
+        return -(self.average * self.class_weights).mean(-1)
 
     @property
     def target(self) -> Tensor:
@@ -122,6 +124,7 @@ def loss_terms(
         label_weights = torch.where(counted, class_weights[labels], 0).unsqueeze(-1)
     return Terms(
         log_probs=log_probs,
+        average=log_probs.mean(0),
         counted=counted,
         labels=labels,
         label_log_probs=label_log_probs,
