@@ -67,7 +67,6 @@ class FixedBatch(nn.Module):
 MODELS: dict[str, tuple[Callable[[], nn.Module], bool]] = {
     "linear": (lambda: nn.Linear(6, 3), True),
     "linear without bias": (lambda: nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3, bias=False)), True),
-    "one class": (lambda: nn.Linear(6, 1), True),
     "inactive noise": (Noisy, True),
     "log-softmax last": (lambda: nn.Sequential(nn.Linear(6, 3), nn.LogSoftmax(1)), False),
     "batch norm last": (lambda: nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)), False),
@@ -246,6 +245,16 @@ def test_invalid_arguments_write_nothing(tmp_path: Path) -> None:
     for model, options, message in wrong_types:
         with pytest.raises(TypeError, match=message):
             export_model(model, path, **{"example": ROWS, "format": "torch-export", **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_logit_and_probabilities_are_refused(tmp_path: Path) -> None:
+    for model, message in (
+        (nn.Linear(6, 1), "returns one logit, whose softmax is always 1; export a model that returns two"),
+        (nn.Sequential(nn.Linear(6, 3), nn.Softmax(1)), "returns probabilities: .* without its softmax"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            export_model(model, tmp_path / "a.onnx", example=ROWS)
     assert not list(tmp_path.iterdir())
 
 

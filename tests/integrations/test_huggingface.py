@@ -105,3 +105,9 @@ def test_options_are_checked(tmp_path: Path) -> None:
         VWCITrainer(bert(), samples=1)
     with pytest.raises(ValueError, match="measure='bold' is unknown"):
         VWCITrainer(bert(), measure="bold")
+
+
+def test_a_second_loss_is_refused(tmp_path: Path) -> None:
+    smoothed = transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, label_smoothing_factor=0.1)
+    with pytest.raises(ValueError, match="leave out label_smoothing_factor and compute_loss_func"):
+        VWCITrainer(bert(), args=smoothed)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from singleshot.cli.grid_display import output_folder, raise_failures, run_and_show
+from singleshot.common.environment import describe_environment
 from singleshot.common.errors import StoppedError
 from singleshot.common.text import print_status, printable
 from singleshot.evaluation.formatting import amount
@@ -30,7 +31,8 @@ def verify(results: Path, output: Path, *, jobs: int, data_root: Path | None, as
     """
     stored = _stored_results(results)
     found: dict[str, list[str]] = {}
-    folder = output / "verify"
+    environment = describe_environment()  # a repetition by other code proves nothing about this one
+    folder = output / "verify" / f"{environment['revision']}-torch-{environment['torch']}"
     with output_folder(folder):
         for name, kind in KINDS.items():
             wanted = [result.job for result in stored if isinstance(result.job, kind)]
@@ -74,7 +76,7 @@ def _print(stored: list[Result], different: dict[str, list[str]]) -> None:
     for result in stored:
         fields = different.get(result.job.key, [])
         revision = result.environment.get("revision") or "unknown revision"
-        outcome = f"{amount(len(fields), 'number')} differ" if fields else "same"
+        outcome = f"different in {len(fields):,}" if fields else "same"
         print(f"{result.job.key}  {outcome:>16}  {printable(result.job.title)} ({printable(str(revision))})")
         for field in fields[:SHOWN]:
             print(f"    {printable(field)}")

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import check_scores
+from singleshot.common.checks import check_scores, probability_rows
 from singleshot.data.augmentation import Normalization
 from singleshot.export.inputs import Inputs
 from singleshot.sampling.sampler import find_logits
@@ -70,6 +70,13 @@ def count_classes(classifier: Classifier, inputs: Inputs) -> int:
     check_scores(logits, ("(N, C)",), name="the model's output")
     if len(logits) != len(inputs):
         raise ValueError(f"the model must return one row of logits per input, got {len(logits)} for {len(inputs)}")
+    if logits.shape[1] == 1:
+        raise ValueError(
+            "the model returns one logit, whose softmax is always 1; export a model that returns two, such as "
+            "torch.cat([torch.zeros_like(logit), logit], 1)"
+        )
+    if bool(probability_rows(logits).all()):
+        raise ValueError("the model returns probabilities: every row sums to 1; export it without its softmax")
     return int(logits.shape[1])
 
 

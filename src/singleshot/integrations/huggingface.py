@@ -41,6 +41,10 @@ class VWCITrainer(Trainer):
         self.gradient_passes = gradient_passes
         self.measure = resolve_measure(measure)
         super().__init__(*args, **kwargs)
+        if self.args.label_smoothing_factor or self.compute_loss_func is not None:
+            raise ValueError(
+                "VWCITrainer has its own loss: leave out label_smoothing_factor and compute_loss_func, or use Trainer"
+            )
         # The loss is a mean over the batch: the Trainer must divide it by the steps of gradient accumulation.
         self.model_accepts_loss_kwargs = False
 

@@ -10,7 +10,7 @@ from skorch import NeuralNetClassifier
 from skorch.utils import to_tensor
 from torch import Tensor, nn
 
-from singleshot.losses import VWCILoss, cross_entropy_loss
+from singleshot.losses import VWCILoss
 from singleshot.sampling import sample
 from singleshot.sampling.sampler import find_logits
 
@@ -54,7 +54,6 @@ class VWCIClassifier(NeuralNetClassifier):
         return sample(module, *args, samples=self.samples, gradient_passes=self.gradient_passes, **kwargs)
 
     def get_loss(self, y_pred: Tensor, y_true: Any, X: Any = None, training: bool = False) -> Tensor:  # noqa: N803
-        """Return the criterion in training, and the cross-entropy in validation."""
-        labels = to_tensor(y_true, device=self.device)
-        loss: Tensor = self.criterion_(y_pred, labels) if training else cross_entropy_loss(y_pred, labels)
+        """Return the criterion; in evaluation mode, VWCILoss is the cross-entropy of one pass."""
+        loss: Tensor = self.criterion_(y_pred, to_tensor(y_true, device=self.device))
         return loss

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from typing import Any, Literal
 
 import torch
@@ -35,7 +35,10 @@ def train_epochs(
     logits: Extract | None = None,
     title: str | None = None,
 ) -> None:
-    """Train a model in place, with a learning rate that falls linearly to 0. The title is that of a progress bar."""
+    """Train a model in place, with a learning rate that falls linearly to 0. The title is that of a progress bar.
+
+    With a loader that has no length, the rate falls after each epoch.
+    """
     check_size("epochs", epochs, least=1)
     check_choice("loss", loss, LOSSES)
     resolve_measure(measure)
@@ -52,20 +55,20 @@ def train_epochs(
         )
         return vwci_loss(passes, batch.labels, measure=measure)
 
-    steps_per_epoch = 1
+    steps_per_epoch = len(loader) if isinstance(loader, Sized) else None
     for epoch in range(epochs) if title is None else tracked(range(epochs), title):
         model.train()
         steps = 0
         for steps, given in enumerate(loader, start=1):
-            done = min((epoch + (steps - 1) / max(steps_per_epoch, steps)) / epochs, 1)
+            share = 0.0 if steps_per_epoch is None else min((steps - 1) / steps_per_epoch, 1)
+            done = (epoch + share) / epochs
             for group, rate in zip(optimizer.param_groups, base_rates, strict=True):
                 group["lr"] = rate * (1 - done)
             optimizer.zero_grad()
             loss_of(read_batch(given, device)).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         if not steps:
-            raise ValueError("the loader has no batches")
-        steps_per_epoch = steps
+            raise ValueError("the loader has no batches; a generator has them once, so give a loader or a list")
 
 
 def adamw(learning_rate: float, weight_decay: float) -> MakeOptimizer:

@@ -78,7 +78,7 @@ def dual_focal_loss(
     logits: Tensor,
     labels: Tensor,
     *,
-    gamma: SupportsFloat = 5.0,
+    gamma: SupportsFloat = 3.0,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -110,7 +110,7 @@ class DualFocalLoss(ClassificationLoss):
 
     function = staticmethod(dual_focal_loss)
 
-    def __init__(self, *, gamma: SupportsFloat = 5.0, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, *, gamma: SupportsFloat = 3.0, **options: Unpack[LossOptions]) -> None:
         check_strength("dual_focal", "gamma", gamma, "[0, inf)")
         super().__init__(**options)
         self.gamma = gamma

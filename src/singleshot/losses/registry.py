@@ -41,7 +41,7 @@ LOSSES: dict[LossName, Entry] = {
     "vwci": Entry(VWCILoss, "strength"),
     "focal": Entry(FocalLoss, "gamma", 3.0),
     "flsd": Entry(FLSDLoss),
-    "dual_focal": Entry(DualFocalLoss, "gamma"),
+    "dual_focal": Entry(DualFocalLoss, "gamma", 3.0),
     "adafocal": Entry(AdaFocalLoss, "gamma"),
     "mmce": Entry(MMCELoss, "penalty", of_batch=True),
     "mdca": Entry(MDCALoss, "penalty", of_batch=True),

@@ -116,6 +116,7 @@ def loss_terms(
         # Not a product, which would keep an ignored NaN.
         labels, logits = torch.where(counted, labels, 0), torch.where(counted.unsqueeze(1), logits, 0)
     log_probs = finite_log_softmax(logits)
+    average = log_probs.mean(0)  # first: gradients are added up in the order of these operations
     class_weights = torch.ones_like(log_probs[0, 0]) if weight is None else weight.to(log_probs)
     if is_soft:
         label_log_probs, label_weights = log_probs, labels.to(log_probs) * class_weights
@@ -124,7 +125,7 @@ def loss_terms(
         label_weights = torch.where(counted, class_weights[labels], 0).unsqueeze(-1)
     return Terms(
         log_probs=log_probs,
-        average=log_probs.mean(0),
+        average=average,
         counted=counted,
         labels=labels,
         label_log_probs=label_log_probs,
