@@ -4,9 +4,9 @@
 
 An environment is a folder with the library's name on the package index: ``python -m venv .venv-x/netcal`` and
 ``PIP_CONSTRAINT=constraints.txt .venv-x/netcal/bin/pip install netcal``. Besides, probmetrics gets numba and pandas,
-scikit-learn gets matplotlib, and torch-uncertainty gets torch, lightning, matplotlib, scikit-learn and scipy. A library
-without an environment is reported as not installed. Outcomes go to results/comparison.json, and from there to the table
-in docs/comparison.md; tests/test_comparison.py compares the two.
+scikit-learn gets matplotlib, and torch-uncertainty gets torch, lightning, rich, jsonargparse, matplotlib, scikit-learn
+and scipy. A library without an environment is reported as not installed. Outcomes go to results/comparison.json, and
+from there to the table in docs/comparison.md; tests/test_comparison.py compares the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from library_checks import LIBRARIES, ROWS
+from check_library import LIBRARIES
+from comparison_rows import ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "results" / "comparison.json", ROOT / "docs" / "comparison.md"
@@ -31,7 +32,7 @@ def run(name: str, environments: Path) -> list[dict[str, str]]:
     python = environments / LIBRARIES[name].distribution / "bin" / "python"
     version, found = NOT_INSTALLED, dict.fromkeys(ROWS, NOT_INSTALLED)
     if python.exists():
-        checks = Path(__file__).with_name("library_checks.py")
+        checks = Path(__file__).with_name("check_library.py")
         done = subprocess.run([python, checks, name], check=True, stdout=subprocess.PIPE, cwd=environments, text=True)
         first, *lines = map(json.loads, done.stdout.splitlines())
         version, found = first["version"], {line["check"]: line["outcome"] for line in lines}

@@ -69,6 +69,9 @@ class TorchMetric:
         first.merge_state(second)
         return float(first.compute())
 
+    def shared_ece(self, probs: Scores, labels: Scores) -> float:
+        return self.ece(probs, labels)  # compute() gathers the examples of all processes
+
     def interval(self, probs: Scores, labels: Scores) -> tuple[float, float]:
         import torch
         from torchmetrics.wrappers import BootStrapper

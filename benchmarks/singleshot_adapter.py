@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -44,6 +42,9 @@ class Singleshot(Library):
     def merged_ece(self, parts: Iterable[tuple[Scores, Scores]]) -> float:
         first, second = (self.calibration(labels, probs=probs) for probs, labels in parts)
         return float(first.merge(second).compute().ece)
+
+    def shared_ece(self, probs: Scores, labels: Scores) -> float:
+        return float(self.calibration(labels, probs=probs).all_reduce().compute().ece)
 
     def brier(self, probs: Scores, labels: Scores) -> float:
         return float(self.calibration(labels, probs=probs).compute().brier)
@@ -109,6 +110,8 @@ class Singleshot(Library):
     def formats(self) -> list[str]:
         from safetensors.numpy import save_file
 
+        import singleshot as ss
+
         rows = "\n".join(["logit_a,logit_b,label", *["2.0,0.0,a", "0.0,1.0,b"] * 10])
         lines = [json.dumps({"logit_a": 2.0, "logit_b": 0.0, "label": "a"})] * 20
         with tempfile.TemporaryDirectory() as folder:
@@ -122,8 +125,7 @@ class Singleshot(Library):
             np.savez(paths[3], **arrays)  # type: ignore[arg-type]
             save_file(arrays, paths[4])
             for path in paths:
-                command = [sys.executable, "-m", "singleshot", "evaluate", str(path)]
-                subprocess.run(command, check=True, capture_output=True, cwd=folder)
+                assert ss.evaluate(path, progress=False, replicates=100).result.count == 20
         return [path.suffix for path in paths]
 
     def export(self, model: Any, inputs: Any, format: str, ending: str) -> None:

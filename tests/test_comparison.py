@@ -8,8 +8,9 @@ from pathlib import Path
 
 import compare_libraries
 import pytest
+from check_library import LIBRARIES, outcome
 from compare_libraries import BEGIN, END, PAGE, RESULTS
-from library_checks import LIBRARIES, ROWS, outcome
+from comparison_rows import ROWS
 
 STORED = json.loads(RESULTS.read_text("utf-8"))
 OF_THE_ENVIRONMENT = ("packages", "CPU time", "command line")
