@@ -60,7 +60,7 @@ def main() -> None:
     for name in LIBRARIES:
         kept = [one for one in stored if one["library"] == name]
         outcomes += run(name, environments) if args.only in {None, name} else kept
-    content = {"date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(), "outcomes": outcomes}
+    content = {"date": datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(), "outcomes": outcomes}
     RESULTS.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
     PAGE.write_text(before + BEGIN + table(content) + END + rest.partition(END)[2], "utf-8")

@@ -104,11 +104,11 @@ def merge(library: Any) -> str:
 
 @row("ECE of examples spread over two processes", needs="shared_ece", pattern="all_reduce|dist_sync|gather_all")
 def processes(library: Any) -> str:
-    import torch
+    from torch.multiprocessing.spawn import spawn
 
     logits, labels = predictions(1000, 10)
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(share, (library, folder), nprocs=2)
+        spawn(share, (library, folder), nprocs=2)  # type: ignore[no-untyped-call]
         found = float(Path(folder, "ece").read_text("utf-8"))
     return "yes" if abs(found - ece_of(softmax(logits), labels)) < 1e-6 else f"wrong: {found:.3f}"
 
