@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 from singleshot.predictions.arrays import MAX_LABEL_LENGTH
 from singleshot.predictions.file import Block, Predictions
 from singleshot.predictions.selection import Layout, Selection, check_unique, find_columns
-from singleshot.predictions.text_files import MAX_LINE, limited_lines, opened_text
+from singleshot.predictions.text_files import BLOCK_CHARACTERS, MAX_LINE, limited_lines, opened_text
 
-MAX_BLANK_LINES = 2**20  # in a row; a few bytes of gzip can expand to any number
-BLOCK_CHARACTERS = 2**24  # of the rows held at a time, including unused columns
 SEPARATORS = ("\t", ";", "|", ",")
 """In this order: a decimal comma is not a separator."""
 LABEL = "label"  # heading of the labels in a table without headings
@@ -48,12 +46,9 @@ def open_csv(path: Path, selection: Selection) -> Predictions:
     def read_blocks(max_rows: int) -> Iterator[Block]:
         lines: list[int] = []
         rows: list[list[str]] = []
-        characters = blank = 0
+        characters = 0
         for line, length, row in islice(_read_rows(path, separator), int(has_headings), None):
             characters += length
-            blank = 0 if row else blank + 1
-            if blank > MAX_BLANK_LINES:
-                raise ValueError(f"{path}, line {line}: more than {MAX_BLANK_LINES:,} blank lines in a row")
             if not row:
                 continue
             if len(row) != len(headings):
