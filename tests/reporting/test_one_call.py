@@ -50,7 +50,9 @@ def test_the_numbers_are_those_of_the_command(tmp_path: Path, capsys: pytest.Cap
     saved = json.loads((tmp_path / "mine.json").read_text())
     shared = set(saved) - {"name"}
     assert {name: saved[name] for name in shared} == {name: command[name] for name in shared}
-    assert {"intervals", "consistency", "bins", "classwise_ece", "smooth_ece"} <= shared
+    assert {"intervals", "verdict", "bins", "classwise_ece", "smooth_ece"} <= shared
+    assert "consistency" not in command  # one p-value, that of the verdict
+    assert 0 < command["verdict"]["p_value"] <= 1
     from_file = ss.evaluate(tmp_path / "mine.npz", classwise=True)
     assert from_file.metrics() == evaluation.metrics()
     assert repr(evaluation).startswith("mine: 200 examples, 3 classes, logits\n")

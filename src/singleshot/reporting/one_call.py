@@ -23,7 +23,7 @@ from singleshot.common.files import check_writable, write_text
 from singleshot.common.text import shown
 from singleshot.evaluation.evaluation import Evaluation, evaluate_batches, evaluate_file
 from singleshot.evaluation.formatting import LABELS, amount, number
-from singleshot.evaluation.summary import evaluation_lines
+from singleshot.evaluation.summary import evaluation_dict, evaluation_lines
 from singleshot.evaluation.temperature_gain import ScoreSample, cross_fitted_gain
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.examples import scores_and_labels
@@ -70,7 +70,7 @@ class ModelEvaluation(Evaluation):
         """Write every number to a .json file, or the predictions to an .npz file that every command reads."""
         path = Path(path)
         if path.suffix == ".json":
-            write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
+            write_text(path, json.dumps(evaluation_dict(self), indent=2, allow_nan=False))
         elif path.suffix == ".npz":
             kind = next((kind for kind in KINDS if kind in self.batch), None)
             if kind is None:
