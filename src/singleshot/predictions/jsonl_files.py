@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,10 +76,21 @@ def _read_rows(path: Path) -> Iterator[tuple[int, int, Row]]:
             if not text.strip():
                 continue
             try:
-                row = msgspec.json.decode(text, type=Row)
-            except (msgspec.DecodeError, RecursionError) as error:
+                row = _decoded(text)
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {line}: not a JSON object: {str(error)[:100]}") from None
             yield line, len(text), row
+
+
+def _decoded(text: str) -> Row:
+    """Return the values of a line, which can contain NaN and Infinity as Python's json module writes them."""
+    try:
+        return msgspec.json.decode(text, type=Row)
+    except msgspec.DecodeError as error:
+        row = json.loads(text) if "NaN" in text or "Infinity" in text else None
+        if not isinstance(row, dict):
+            raise ValueError(str(error)) from None
+        return row
 
 
 def _find_list(path: Path, row: Row, selection: Selection) -> str | None:
