@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from predictions.files import refusal
+from singleshot.predictions import read_predictions
 
 CSV = [
     ("", "is empty"),
@@ -84,3 +85,10 @@ def test_error_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     assert "pip install 'singleshot[parquet]'" in refusal(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("text", ["1.0,0.0,0\n0.25,0.75,1\n", "1,0;0,0;0\n0,25;0,75;1\n"])
+def test_a_saturated_first_row_is_not_taken_for_headings(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    found = read_predictions(tmp_path / "a.csv", kind="probs").load()
+    assert (found.scores.tolist(), found.labels.tolist()) == ([[1.0, 0.0], [0.25, 0.75]], [0, 1])

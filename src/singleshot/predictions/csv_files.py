@@ -115,18 +115,20 @@ def _read_headings(path: Path, separator: str, selection: Selection) -> tuple[li
     if not any(headings):
         raise ValueError(f"{path} has no headings in its first line, such as label,prob_cat,prob_dog")
     numbers = [_number(cell) for cell in headings]
-    fractions = [number is not None and not number.is_integer() for number in numbers]
-    if any(fractions) and sum(number is None for number in numbers) <= 1:
-        return _numbered_headings(path, separator, fractions, selection), False
+    texts = sum(number is None for number in numbers)
+    has_fraction = any(number is not None and not number.is_integer() for number in numbers)
+    has_decimals = any(sign in cell for cell in headings for sign in ".,")  # scores of exactly 0 and 1
+    if (has_fraction and texts <= 1) or (has_decimals and texts == 0):
+        return _numbered_headings(path, separator, len(headings), selection), False
     check_unique(path, headings)
     return headings, True
 
 
-def _numbered_headings(path: Path, separator: str, fractions: list[bool], selection: Selection) -> list[str]:
+def _numbered_headings(path: Path, separator: str, columns: int, selection: Selection) -> list[str]:
     """Return a heading per column of a table without headings: numbers, and ``label`` for the first or last column."""
     rows = [row for _, _, row in islice(_read_rows(path, separator), 20) if row]
-    last = len(fractions) - 1
-    headings = [str(index) for index in range(len(fractions))]
+    last = columns - 1
+    headings = [str(index) for index in range(columns)]
     if selection.labels is None:
         whole = [index for index in {0, last} if all(_is_label(row[index]) for row in rows if len(row) == last + 1)]
         if len(whole) != 1:
