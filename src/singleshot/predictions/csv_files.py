@@ -66,7 +66,16 @@ def open_csv(path: Path, selection: Selection) -> Predictions:
             yield block(lines, rows)
 
     classes = len(layout.columns)
-    return Predictions(path, layout.kind, classes, None, layout.class_names, read_blocks, is_unclear=layout.is_unclear)
+    return Predictions(
+        path,
+        layout.kind,
+        classes,
+        None,
+        layout.class_names,
+        read_blocks,
+        is_unclear=layout.is_unclear,
+        are_assumed=layout.are_assumed,
+    )
 
 
 def _find_separator(path: Path) -> str:

@@ -66,7 +66,16 @@ def open_jsonl(path: Path, selection: Selection) -> Predictions:
             yield block(lines, rows)
 
     count = len(layout.columns)
-    return Predictions(path, layout.kind, count, None, layout.class_names, read_blocks, is_unclear=layout.is_unclear)
+    return Predictions(
+        path,
+        layout.kind,
+        count,
+        None,
+        layout.class_names,
+        read_blocks,
+        is_unclear=layout.is_unclear,
+        are_assumed=layout.are_assumed,
+    )
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, int, Row]]:
