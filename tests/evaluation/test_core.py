@@ -100,3 +100,11 @@ def test_extreme_scores() -> None:
     assert np.isnan(found.intervals["nll"].low)
     content = found.to_dict()
     assert (content["nll"], content["nll_is_infinite"], content["intervals"]["nll"]["low"]) == (None, True, None)
+
+
+def test_labels_of_probability_0_are_counted_across_batches() -> None:
+    probs, right = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1])
+    found = evaluate_batches(({"probs": probs, "labels": right} for _ in range(7)), replicates=0)
+    assert (found.impossible, found.impossible_rows) == (7, (1, 3, 5, 7, 9))
+    none = evaluate_batches([{"probs": probs, "labels": right * 0}], replicates=0)
+    assert (none.impossible, none.impossible_rows) == (0, ())

@@ -61,11 +61,9 @@ def test_aurc_and_equal_mass_ece_equal_float64_streamed_and_merged(classes: int)
         assert risk_coverage(examples).aurc == pytest.approx(expected["aurc"], abs=1e-9)
         assert adaptive_ece(examples) == pytest.approx(expected["adaptive_ece"], abs=1e-9)
     batches = ({"logits": part.numpy(), "labels": target.numpy()} for part, target in parts)
-    assert evaluate_batches(batches, replicates=2).metrics() | expected == pytest.approx(
-        evaluate_batches([{"logits": logits, "labels": labels}], replicates=2).metrics() | expected, abs=1e-9
-    )
-    found = evaluate_batches([{"logits": logits, "labels": labels}], replicates=0).metrics()
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-9)
+    for given in (batches, [{"logits": logits, "labels": labels}]):
+        found = evaluate_batches(given, replicates=0).metrics()
+        assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_calibrated_file_keeps_the_ranks(tmp_path: Path) -> None:

@@ -539,7 +539,11 @@ def _(path: Path) -> Truth:
     return binary(positive, labels)
 
 
-@kind("pandas", "logits in columns `prob_CLASS`", error="if these are logits, rename them or set --kind logits")
+@kind(
+    "pandas",
+    "logits in columns `prob_CLASS`",
+    error="if these are logits, rename them or set --scores NAME --kind logits",
+)
 def _(path: Path) -> None:
     logits, labels = digit_logits()
     frame(logits).assign(label=labels).to_csv(path / "p.csv", index=False)

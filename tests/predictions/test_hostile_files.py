@@ -48,8 +48,10 @@ def test_wrong_number_of_cells_is_found_before_the_block_is_read(tmp_path: Path)
 
 def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("singleshot.predictions.csv_files.BLOCK_CHARACTERS", 5000)
+    monkeypatch.setattr("singleshot.predictions.jsonl_files.BLOCK_CHARACTERS", 5000)
     monkeypatch.setattr("singleshot.predictions.arrays.BLOCK_BYTES", 5000)
     (tmp_path / "a.csv").write_text("label,note,prob_a,prob_b\n" + f"a,{'x' * 1000},1,0\n" * 20)
+    (tmp_path / "a.jsonl").write_text((json.dumps({"label": 0, "note": "x" * 1000, "probs": [1, 0]}) + "\n") * 20)
     names = np.array(["a", "b" * 250])
     np.savez(
         tmp_path / "a.npz",
@@ -57,7 +59,7 @@ def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.Mon
         labels=np.array(["a"] * 20, names.dtype),
         class_names=["a", "b"],
     )
-    for file in ("a.csv", "a.npz"):
+    for file in ("a.csv", "a.jsonl", "a.npz"):
         lengths = [len(chunk.labels) for chunk in read_predictions(tmp_path / file).chunks()]
         assert sum(lengths) == 20
         assert max(lengths) <= 5
@@ -110,6 +112,27 @@ def test_endless_blank_lines_are_refused(tmp_path: Path) -> None:
     assert f"line {2**20 + 3}: more than 1,048,576 blank lines in a row" in refusal(tmp_path / "a.csv.gz")
     (tmp_path / "a.csv").write_text("label,prob_a\n\n\na,1\n\na,1\n\n")
     assert len(read_predictions(tmp_path / "a.csv").load().labels) == 2
+
+
+def test_unused_values_of_json_lines_are_not_kept(tmp_path: Path) -> None:
+    row = json.dumps({"label": 0, "note": "x" * 10_000, "probs": [1, 0]}) + "\n"
+    (tmp_path / "a.jsonl").write_text(row * 1000)
+    found = read_predictions(tmp_path / "a.jsonl")
+    tracemalloc.start()
+    assert len(found.load().labels) == 1000
+    assert tracemalloc.get_traced_memory()[1] < 2**21
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("first", ["label,prob_a", '{"label": 0, "probs": [1, 0]}', ""])
+@pytest.mark.parametrize("blank", ["\n", "  \r\n"])
+def test_blank_lines_are_limited_when_a_text_file_is_opened(
+    first: str, blank: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("singleshot.predictions.text_files.MAX_BLANK_LINES", 100)
+    path = tmp_path / ("a.jsonl" if first[:1] == "{" else "a.csv")
+    path.write_text(f"{first}\n{blank * 200}")
+    assert "more than 100 blank lines in a row" in refusal(path)
 
 
 def test_pipes_and_devices_are_not_called_directories(tmp_path: Path) -> None:

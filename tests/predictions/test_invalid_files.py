@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -198,6 +200,24 @@ def test_faults_of_a_single_score_have_a_row(tmp_path: Path) -> None:
     assert "has no confidence and predicted class" in refusal(tmp_path / "a.npz", kind="confidence")
 
 
+def test_values_above_1_can_be_logits(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("label,prob_a,prob_b\na,3.5,0.5\nb,0.1,2\n")
+    message = refusal(tmp_path / "a.csv")
+    assert "--normalize" in message
+    assert "if these are logits, rename them or set --scores NAME --kind logits" in message
+    found = read_predictions(tmp_path / "a.csv", scores="prob_", kind="logits")
+    assert (found.kind, found.load().labels.tolist()) == ("logits", [0, 1])
+    (tmp_path / "a.csv").write_text("label,prob_a,prob_b\na,0.5,0.2\n")
+    assert "logits" not in refusal(tmp_path / "a.csv")
+
+
+def test_json_lines_of_python_have_infinite_logits(tmp_path: Path) -> None:
+    scores = [[0.0, -math.inf], [1.0, 2.0]]
+    lines = [json.dumps({"label": 0, "logits": row, "note": math.nan}) for row in scores]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    assert read_predictions(tmp_path / "a.jsonl").load().scores.tolist() == scores
+
+
 def test_invalid_json_lines(tmp_path: Path) -> None:
     for text, message in [
         ("[1, 2]\n", "line 1: not a JSON object"),
@@ -216,6 +236,10 @@ def test_invalid_json_lines(tmp_path: Path) -> None:
         ('{"label": 0, "x": [0.5, 0.5]}\n', "has no 'logits' or 'probs'; found x"),
         ("\n\n", "contains no examples"),
         ("[" * 100_000, "not a JSON object"),
+        ("[" * 100_000 + "NaN", "not a JSON object"),
+        ("[NaN]\n", "not a JSON object"),
+        ('{"label": 0, "logits": [0.5, NaN]}\n', "line 1 has nan for class 1"),
+        ('{"label": 0, "logits": [0.5, -Infinity}\n', "line 1: not a JSON object"),
     ]:
         (tmp_path / "a.jsonl").write_text(text)
         assert message in refusal(tmp_path / "a.jsonl"), refusal(tmp_path / "a.jsonl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from predictions.files import refusal
+from singleshot.predictions import read_predictions
 
 CSV = [
     ("", "is empty"),
@@ -84,3 +86,33 @@ def test_error_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     assert "pip install 'singleshot[parquet]'" in refusal(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("labels", [("cat", "dog", "eel"), (0, 1, 2)])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_column_that_no_label_uses_is_not_taken_for_a_class(
+    labels: tuple[str | int, ...], ending: str, tmp_path: Path
+) -> None:
+    rows = [
+        {"cat": 2.5, "dog": 0.5, "eel": 0.1, "label": label, "age": age}
+        for label, age in zip(labels, (34, 7, 50), strict=True)
+    ]
+    path = tmp_path / f"a.{ending}"
+    if ending == "csv":
+        path.write_text("\n".join(",".join(map(str, row)) for row in [[*rows[0]], *(row.values() for row in rows)]))
+    elif ending == "jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    message = refusal(path, kind="logits")
+    assert "no label is age, so it is unclear whether this column is a class" in message
+    assert "--scores cat,dog,eel (scores= in Python)" in message
+    assert read_predictions(path, kind="logits", scores="cat,dog,eel").load().labels.tolist() == [0, 1, 2]
+    assert read_predictions(path, kind="logits", scores="cat,dog,eel,age").load().scores.shape == (3, 4)
+
+
+@pytest.mark.parametrize("text", ["1.0,0.0,0\n0.25,0.75,1\n", "1,0;0,0;0\n0,25;0,75;1\n"])
+def test_a_saturated_first_row_is_not_taken_for_headings(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    found = read_predictions(tmp_path / "a.csv", kind="probs").load()
+    assert (found.scores.tolist(), found.labels.tolist()) == ([[1.0, 0.0], [0.25, 0.75]], [0, 1])

@@ -67,3 +67,16 @@ def test_written_files_state_that_labels_are_indices(tmp_path: Path) -> None:
     for meaning in (None, "names"):  # the file takes precedence
         found = read_predictions(tmp_path / "a.npz", labels_are=meaning)
         assert found.load().labels.tolist() == [2, 1, 0]
+
+
+def test_true_and_false_are_the_classes_1_and_0_in_every_table(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"label": [True, False], "prob_0": [0.5, 1], "prob_1": [0.5, 0]}), tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text("label,prob_0,prob_1\nTrue,0.5,0.5\nFalse,1,0\n")
+    (tmp_path / "a.jsonl").write_text(
+        '{"label": true, "prob_0": 0.5, "prob_1": 0.5}\n{"label": false, "prob_0": 1, "prob_1": 0}\n'
+    )
+    for name in ("a.parquet", "a.csv", "a.jsonl"):
+        assert read_predictions(tmp_path / name).load().labels.tolist() == [1, 0], name
+    (tmp_path / "a.csv").write_text("label,prob_cat,prob_dog\nTrue,0.5,0.5\n")
+    with pytest.raises(ValueError, match="unknown labels 'True'"):
+        read_predictions(tmp_path / "a.csv").load()

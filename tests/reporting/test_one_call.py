@@ -50,7 +50,9 @@ def test_the_numbers_are_those_of_the_command(tmp_path: Path, capsys: pytest.Cap
     saved = json.loads((tmp_path / "mine.json").read_text())
     shared = set(saved) - {"name"}
     assert {name: saved[name] for name in shared} == {name: command[name] for name in shared}
-    assert {"intervals", "consistency", "bins", "classwise_ece", "smooth_ece"} <= shared
+    assert {"intervals", "verdict", "bins", "classwise_ece", "smooth_ece"} <= shared
+    assert "consistency" not in command  # one p-value, that of the verdict
+    assert 0 < command["verdict"]["p_value"] <= 1
     from_file = ss.evaluate(tmp_path / "mine.npz", classwise=True)
     assert from_file.metrics() == evaluation.metrics()
     assert repr(evaluation).startswith("mine: 200 examples, 3 classes, logits\n")
@@ -64,6 +66,55 @@ def test_probabilities_give_the_metrics_of_their_logits(tmp_path: Path) -> None:
     assert evaluation.metrics() == pytest.approx(expected.metrics(), abs=1e-12)
     evaluation.save(tmp_path / "probs.npz")
     assert ss.evaluate(tmp_path / "probs.npz", replicates=0).metrics() == pytest.approx(expected.metrics(), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs"])
+@pytest.mark.parametrize("columns", [0, 1])
+def test_scores_of_the_positive_class_are_saved_as_two_classes(kind: Any, columns: int, tmp_path: Path) -> None:
+    logits, labels = arrays(classes=2)
+    one = logits[:, 1:].double() - logits[:, :1].double()
+    one = one if kind == "logits" else one.sigmoid()
+    evaluation = ss.evaluate(one if columns else one[:, 0], labels, kind=kind, replicates=0)
+    expected = ss.evaluate(logits.double(), labels, replicates=0)
+    assert evaluation.metrics() == pytest.approx(expected.metrics(), abs=1e-9)
+    assert evaluation.positive is not None
+    assert evaluation.positive.accuracy == pytest.approx(float(labels.double().mean()))
+    assert repr(evaluation).startswith(f"predictions: 200 examples, 2 classes, {kind} of 1\n")
+    evaluation.save(tmp_path / "one.npz")
+    assert ss.evaluate(tmp_path / "one.npz", replicates=0).metrics() == pytest.approx(expected.metrics(), abs=1e-6)
+
+
+def test_small_probabilities_of_the_positive_class_are_not_tied() -> None:
+    probs = torch.tensor([1e-12, 1e-10, 1e-9], dtype=torch.float32)
+    found = ss.evaluate(probs, torch.tensor([0, 0, 1]), kind="probs", replicates=0)
+    assert found.examples is not None
+    assert len(set(found.examples.confidence.tolist())) == 3
+
+
+def test_labels_can_be_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    logits, labels = arrays()
+    names = ["cat", "dog", "eel"]
+    texts = [names[label] for label in labels.tolist()]
+    expected = ss.evaluate(logits, labels, replicates=0).metrics()
+    frame = pandas.DataFrame(logits.numpy(), columns=names)
+    for found in (
+        ss.evaluate(frame, pandas.Series(texts), replicates=0),
+        ss.evaluate(logits, texts, class_names=names, replicates=0),
+    ):
+        assert found.metrics() == expected
+        assert found.outcomes.class_names == tuple(names)
+
+
+def test_options_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("label,a,b\na,3,1\nb,1,1\n")
+    found = ss.evaluate(path, kind="probs", normalize=True, replicates=0)
+    assert found.result.mean_confidence == 0.625
+    with pytest.raises(ValueError, match="sum to 1"):
+        ss.evaluate(path, kind="probs")
+    with pytest.raises(TypeError, match="normalize can be given with a file"):
+        ss.evaluate(torch.tensor([[1.0, 3.0]]), [0], normalize=True)
 
 
 def test_a_model_is_evaluated_once_in_evaluation_mode_and_left_as_it_was() -> None:
@@ -98,8 +149,10 @@ def test_a_model_is_evaluated_once_in_evaluation_mode_and_left_as_it_was() -> No
             "class_names must name the 2 classes",
         ),
         ((torch.tensor([[0.5, 0.7]]),), {}, "labels must be given"),
+        ((torch.tensor([0.5, 0.7]), torch.tensor([0, 1])), {}, r"every score lies in \[0, 1\]"),
+        ((torch.tensor([[0.5, 0.7]]), ["cat"]), {}, "pass class_names="),
         ((nn.Linear(2, 2), []), {}, "no batches"),
-        ((nn.Softmax(1), [(torch.zeros(3, 2), torch.zeros(3).long())]), {}, "the model returns probabilities"),
+        ((nn.Softmax(1), [(torch.zeros(3, 2), torch.zeros(3).long())]), {}, "the scores are probabilities"),
         ((nn.Linear(2, 2), [{"x": torch.zeros(3, 2)}]), {}, "labels or label, got x"),
     ],
 )

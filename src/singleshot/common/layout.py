@@ -52,14 +52,20 @@ def by_example(scores: Tensor, labels: Tensor, *, name: str = "logits") -> tuple
     labels = labels.movedim(1, -1).reshape(-1, one_pass[1]) if is_soft else labels.reshape(-1)
     if one_pass[1] == 1:
         scores = two_classes(scores, name)
-        labels = two_classes(labels, "probs") if is_soft else labels
+        labels = two_classes(labels, "probs").to(labels.dtype) if is_soft else labels
     return scores, labels, examples
 
 
 def two_classes(scores: Tensor, name: str) -> Tensor:
-    """Return the scores (..., 2) of a binary classifier from its one logit or probability (..., 1)."""
-    other = 1 - scores if name == "probs" else torch.zeros_like(scores)
-    return torch.cat([other, scores], dim=-1)
+    """Return the scores (..., 2) of a binary classifier from its one logit or probability (..., 1).
+
+    Probabilities become float64: in float32, 1 − p is 1 for every p below 3e-8, and examples would be tied.
+    """
+    if name != "probs":
+        return torch.cat([torch.zeros_like(scores), scores], dim=-1)
+    if scores.is_floating_point():
+        scores = (scores.cpu() if scores.device.type == "mps" else scores).double()  # mps has no float64
+    return torch.cat([1 - scores, scores], dim=-1)
 
 
 def counted_examples(

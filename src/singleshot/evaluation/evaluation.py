@@ -8,9 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from singleshot.common.checks import check_range, check_size
 from singleshot.common.text import jsonable, listed, shown
 from singleshot.evaluation.formatting import amount, number
@@ -141,15 +138,17 @@ def evaluate_batches(
     gathering: ExampleGathering | None = ExampleGathering()
     groups = ClasswiseGroups(bins) if classwise and replicates != 0 else None
     positive = Calibration(bins=bins) if positive_class else None
-    impossible: list[Tensor] = []
-    count, classes = 0, 0
+    impossible_rows: list[int] = []
+    impossible = count = classes = 0
     for given in batches:
         of_top_class = "confidence" in given
         batch = ScoredBatch.of_top_class(**given) if of_top_class else ScoredBatch.of(**given, checked=checked)
         calibration.add(batch)
         if positive is not None:
             positive.add(batch.of_class(1))
-        impossible.append(batch.nll.isinf().nonzero().squeeze(1) + count)
+        rows = batch.nll.isinf().nonzero().squeeze(1) + count
+        impossible += len(rows)
+        impossible_rows += rows[: 5 - len(impossible_rows)].tolist()
         if on_batch is not None:
             on_batch(batch)
         count += len(batch)
@@ -161,12 +160,11 @@ def evaluate_batches(
         if groups is not None:
             groups.add(batch)
     result = calibration.compute()
-    rows = torch.cat(impossible)
     known: dict[str, Any] = {
         "top_class_only": math.isnan(result.nll),
         "positive": None if positive is None else positive.compute(),
-        "impossible": len(rows),
-        "impossible_rows": tuple(rows[:5].tolist()),
+        "impossible": impossible,
+        "impossible_rows": tuple(impossible_rows),
     }
     if gathering is None:
         return Evaluation(result, None, **known)

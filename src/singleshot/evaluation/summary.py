@@ -39,9 +39,15 @@ def evaluation_lines(evaluation: Evaluation, accuracy: float | None = None) -> l
 
 
 def evaluation_dict(evaluation: Evaluation, accuracy: float | None = None) -> dict[str, Any]:
-    """Every number and the verdict as plain values for JSON; the verdict is null if the examples were not kept."""
+    """Every number and the verdict as plain values for JSON; the verdict is null if the examples were not kept.
+
+    The p-value of perfect calibration is that of the verdict.
+    """
     found = None if evaluation.examples is None else verdict(evaluation).to_dict()
-    return {**evaluation.to_dict(accuracy), "verdict": found}
+    numbers = evaluation.to_dict(accuracy)
+    if found is not None:
+        numbers.pop("consistency", None)
+    return {**numbers, "verdict": found}
 
 
 def table_lines(evaluations: Sequence[Evaluation]) -> list[str]:

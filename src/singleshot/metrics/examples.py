@@ -78,9 +78,7 @@ class ScoredBatch:
             raise ValueError("pass either logits= or probs=, together with labels=")
         kind: Literal["logits", "probs"] = "logits" if probs is None else "probs"
         given = logits if probs is None else probs
-        if layout.get("classes") is None:
-            labels = _named_columns(given, labels)
-        scores, labels = counted_examples(given, labels, name=kind, **layout)
+        scores, labels = scores_and_labels(given, labels, kind, **layout)
         valid_rows, requirement = (logit_rows, LOGITS) if kind == "logits" else (probability_rows, PROBABILITIES)
         parts = []
         for rows in _chunks(scores):
@@ -145,6 +143,13 @@ class ScoredBatch:
     def predicted(self) -> Tensor:
         """Return the predicted class of each example (N,), on the CPU."""
         return self.scores.argmax(1).cpu() if self.top_class is None else self.top_class
+
+
+def scores_and_labels(scores: Any, labels: Any, kind: str, **layout: Any) -> tuple[Tensor, Tensor]:
+    """Return scores (N, C) and labels (N,) of everything that `ScoredBatch.of` accepts."""
+    if layout.get("classes") is None:
+        labels = _named_columns(scores, labels)
+    return counted_examples(scores, labels, name=kind, **layout)
 
 
 def _named_columns(scores: Any, labels: Any) -> Any:

@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 from singleshot.predictions.arrays import MAX_LABEL_LENGTH
 from singleshot.predictions.file import Block, Predictions
 from singleshot.predictions.selection import Layout, Selection, check_unique, find_columns
-from singleshot.predictions.text_files import MAX_LINE, limited_lines, opened_text
+from singleshot.predictions.text_files import BLOCK_CHARACTERS, MAX_LINE, limited_lines, opened_text
 
-MAX_BLANK_LINES = 2**20  # in a row; a few bytes of gzip can expand to any number
-BLOCK_CHARACTERS = 2**24  # of the rows held at a time, including unused columns
 SEPARATORS = ("\t", ";", "|", ",")
 """In this order: a decimal comma is not a separator."""
 LABEL = "label"  # heading of the labels in a table without headings
@@ -48,12 +46,9 @@ def open_csv(path: Path, selection: Selection) -> Predictions:
     def read_blocks(max_rows: int) -> Iterator[Block]:
         lines: list[int] = []
         rows: list[list[str]] = []
-        characters = blank = 0
+        characters = 0
         for line, length, row in islice(_read_rows(path, separator), int(has_headings), None):
             characters += length
-            blank = 0 if row else blank + 1
-            if blank > MAX_BLANK_LINES:
-                raise ValueError(f"{path}, line {line}: more than {MAX_BLANK_LINES:,} blank lines in a row")
             if not row:
                 continue
             if len(row) != len(headings):
@@ -71,7 +66,16 @@ def open_csv(path: Path, selection: Selection) -> Predictions:
             yield block(lines, rows)
 
     classes = len(layout.columns)
-    return Predictions(path, layout.kind, classes, None, layout.class_names, read_blocks, is_unclear=layout.is_unclear)
+    return Predictions(
+        path,
+        layout.kind,
+        classes,
+        None,
+        layout.class_names,
+        read_blocks,
+        is_unclear=layout.is_unclear,
+        are_assumed=layout.are_assumed,
+    )
 
 
 def _find_separator(path: Path) -> str:
@@ -120,18 +124,20 @@ def _read_headings(path: Path, separator: str, selection: Selection) -> tuple[li
     if not any(headings):
         raise ValueError(f"{path} has no headings in its first line, such as label,prob_cat,prob_dog")
     numbers = [_number(cell) for cell in headings]
-    fractions = [number is not None and not number.is_integer() for number in numbers]
-    if any(fractions) and sum(number is None for number in numbers) <= 1:
-        return _numbered_headings(path, separator, fractions, selection), False
+    texts = sum(number is None for number in numbers)
+    has_fraction = any(number is not None and not number.is_integer() for number in numbers)
+    has_decimals = any(sign in cell for cell in headings for sign in ".,")  # scores of exactly 0 and 1
+    if (has_fraction and texts <= 1) or (has_decimals and texts == 0):
+        return _numbered_headings(path, separator, len(headings), selection), False
     check_unique(path, headings)
     return headings, True
 
 
-def _numbered_headings(path: Path, separator: str, fractions: list[bool], selection: Selection) -> list[str]:
+def _numbered_headings(path: Path, separator: str, columns: int, selection: Selection) -> list[str]:
     """Return a heading per column of a table without headings: numbers, and ``label`` for the first or last column."""
     rows = [row for _, _, row in islice(_read_rows(path, separator), 20) if row]
-    last = len(fractions) - 1
-    headings = [str(index) for index in range(len(fractions))]
+    last = columns - 1
+    headings = [str(index) for index in range(columns)]
     if selection.labels is None:
         whole = [index for index in {0, last} if all(_is_label(row[index]) for row in rows if len(row) == last + 1)]
         if len(whole) != 1:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from singleshot.common.checks import check_size
-from singleshot.common.text import printable
+from singleshot.common.text import listed, printable
 from singleshot.predictions.names import Kind
 from singleshot.predictions.selection import check_unique
 from singleshot.predictions.validation import (
@@ -86,6 +86,7 @@ class Predictions:
     positive: str | None = None  # name of the positive class, if the file has only its scores
     normalize: bool = False  # whether each row of probabilities is divided by its sum
     is_unclear: bool = False  # whether the confidence could be the probability of the positive class
+    are_assumed: bool = False  # whether the classes are all columns but the label, which may include others
 
     def __post_init__(self) -> None:
         if self.count == 0:
@@ -115,6 +116,7 @@ class Predictions:
         if self.normalize and self.kind != "probs":
             raise ValueError(f"{self.path} has {self.kind}; only probabilities can be normalized")
         is_empty = True
+        used: set[int] = set()
         try:
             for block, labels, predicted, first in self._labelled_blocks(self.read_blocks, self.classes, rows):
                 is_empty = False
@@ -123,11 +125,26 @@ class Predictions:
                 if block.bfloat16 and self.kind == "probs":
                     # They are float32 now, and the metrics check sums to that precision.
                     scores = scores / scores.sum(-1, keepdims=True)
+                if self.are_assumed:
+                    used.update(np.unique(labels).tolist())
                 yield Chunk(scores, labels, predicted)
         except ValueError as error:
             raise ValueError(self._faults(str(error))) from None
         if is_empty:
             raise ValueError(f"{self.path} contains no examples")
+        self._check_assumed(used)
+
+    def _check_assumed(self, used: set[int]) -> None:
+        """Refuse a column that no label uses, such as an age, among assumed classes. The sum of probabilities tells."""
+        is_certain = not self.are_assumed or (self.kind == "probs" and not self.normalize) or self.positive is not None
+        unused = [] if is_certain else [name for i, name in enumerate(self.class_names or ()) if i not in used]
+        if unused:
+            others = [name for i, name in enumerate(self.class_names or ()) if i in used]
+            raise ValueError(
+                f"{self.path}: no label is {listed(unused, 5)}, so it is unclear whether "
+                f"{'this column is a class' if len(unused) == 1 else 'these columns are classes'}; list the columns of "
+                f"all classes: --scores {','.join(others[:10])}{',…' if len(others) > 10 else ''} (scores= in Python)"
+            )
 
     def _scores(self, block: Block) -> NDArray[Any]:
         scores = native(block.scores)

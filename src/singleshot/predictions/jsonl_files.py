@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from singleshot.predictions.arrays import MAX_LABEL_LENGTH
 from singleshot.predictions.file import Block, Predictions
 from singleshot.predictions.names import ARRAY_KINDS, known, plain
 from singleshot.predictions.selection import Layout, Selection, find_array, find_columns, find_labels
-from singleshot.predictions.text_files import limited_lines, opened_text
+from singleshot.predictions.text_files import BLOCK_CHARACTERS, limited_lines, opened_text
 
 Row = dict[str, Any]
 
@@ -23,18 +24,21 @@ def open_jsonl(path: Path, selection: Selection) -> Predictions:
     first = next(_read_rows(path), None)
     if first is None:
         raise ValueError(f"{path} contains no examples")
-    names = list(first[1])
-    scores = _find_list(path, first[1], selection)
+    _, _, example = first
+    names = list(example)
+    scores = _find_list(path, example, selection)
     if scores is not None:
         kind = find_array(path, [scores], selection)[1]
         label = find_labels(path, [name for name in names if name != scores], selection)
-        keys = list(first[1][scores]) if isinstance(first[1][scores], dict) else range(len(first[1][scores]))
-        class_names = tuple(map(str, keys)) if isinstance(first[1][scores], dict) else None
+        keys = list(example[scores]) if isinstance(example[scores], dict) else range(len(example[scores]))
+        class_names = tuple(map(str, keys)) if isinstance(example[scores], dict) else None
         layout = Layout(kind, tuple(range(len(keys))), class_names, names.index(label))
     else:
         layout = find_columns(path, names, selection)
         keys = [names[column] for column in layout.columns]
     used = [names[place] for place in (layout.labels, layout.predicted) if place is not None]
+
+    kept = {*used, *(keys if scores is None else [scores])}
 
     def block(lines: list[int], rows: list[Row]) -> Block:
         values = [
@@ -50,28 +54,52 @@ def open_jsonl(path: Path, selection: Selection) -> Predictions:
     def read_blocks(max_rows: int) -> Iterator[Block]:
         lines: list[int] = []
         rows: list[Row] = []
-        for line, row in _read_rows(path):
+        characters = 0
+        for line, length, row in _read_rows(path):
             lines.append(line)
-            rows.append(row)
-            if len(rows) == max_rows:
+            rows.append({name: value for name, value in row.items() if name in kept})
+            characters += length
+            if len(rows) == max_rows or characters >= BLOCK_CHARACTERS:
                 yield block(lines, rows)
-                lines, rows = [], []
+                lines, rows, characters = [], [], 0
         if rows:
             yield block(lines, rows)
 
     count = len(layout.columns)
-    return Predictions(path, layout.kind, count, None, layout.class_names, read_blocks, is_unclear=layout.is_unclear)
+    return Predictions(
+        path,
+        layout.kind,
+        count,
+        None,
+        layout.class_names,
+        read_blocks,
+        is_unclear=layout.is_unclear,
+        are_assumed=layout.are_assumed,
+    )
 
 
-def _read_rows(path: Path) -> Iterator[tuple[int, Row]]:
+def _read_rows(path: Path) -> Iterator[tuple[int, int, Row]]:
+    """Yield the line number, the length in characters and the values of each row."""
     with opened_text(path) as file:
         for line, text in enumerate(limited_lines(path, file), 1):
             if not text.strip():
                 continue
             try:
-                yield line, msgspec.json.decode(text, type=Row)
-            except (msgspec.DecodeError, RecursionError) as error:
+                row = _decoded(text)
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {line}: not a JSON object: {str(error)[:100]}") from None
+            yield line, len(text), row
+
+
+def _decoded(text: str) -> Row:
+    """Return the values of a line, which can contain NaN and Infinity as Python's json module writes them."""
+    try:
+        return msgspec.json.decode(text, type=Row)
+    except msgspec.DecodeError as error:
+        row = json.loads(text) if "NaN" in text or "Infinity" in text else None
+        if not isinstance(row, dict):
+            raise ValueError(str(error)) from None
+        return row
 
 
 def _find_list(path: Path, row: Row, selection: Selection) -> str | None:

@@ -69,7 +69,16 @@ def _open(path: Path, selection: Selection, opened: Opened) -> Predictions:
         if first != count:
             raise ValueError(f"{path} is damaged: it holds {first:,} rows, but its footer says {count:,}")
 
-    return Predictions(path, layout.kind, classes, count, layout.class_names, read_blocks, is_unclear=layout.is_unclear)
+    return Predictions(
+        path,
+        layout.kind,
+        classes,
+        count,
+        layout.class_names,
+        read_blocks,
+        is_unclear=layout.is_unclear,
+        are_assumed=layout.are_assumed,
+    )
 
 
 @contextmanager

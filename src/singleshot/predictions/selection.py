@@ -54,6 +54,7 @@ class Layout(NamedTuple):
     labels: int
     predicted: int | None = None
     is_unclear: bool = False  # whether a confidence can be the probability of the positive class
+    are_assumed: bool = False  # whether the classes are all columns but the label, which may include others
 
 
 class TopClass(NamedTuple):
@@ -168,7 +169,10 @@ def find_columns(path: Path, headings: Sequence[str], selection: Selection) -> L
     label, (kind, columns, names) = all_found(
         lambda: find_labels(path, headings, selection), lambda: _find_score_columns(path, headings, selection)
     )
-    return Layout(kind, columns, names, headings.index(label))
+    are_assumed = selection.scores is None and any(
+        headings[column] == name and not _is_number(name) for column, name in zip(columns, names or (), strict=False)
+    )
+    return Layout(kind, columns, names, headings.index(label), are_assumed=are_assumed)
 
 
 def all_found(find_first: Callable[[], First], find_second: Callable[[], Second]) -> tuple[First, Second]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import IO, Any
 
 MAX_LINE = 2**26  # characters: four million classes of 16 digits
+MAX_BLANK_LINES = 2**20  # in a row; a few bytes of gzip can expand to any number
+BLOCK_CHARACTERS = 2**24  # of the rows held at a time, including unused columns
 
 
 @contextmanager
@@ -34,8 +36,13 @@ def _zstd(path: Path) -> Any:
 
 
 def limited_lines(path: Path, file: IO[str]) -> Iterator[str]:
-    """Yield the lines of a file; a few compressed bytes can expand to a line that fills the memory."""
+    """Yield the lines of a file; a few compressed bytes can expand to a line or to blank lines without end."""
+    number = blank = 0
     while line := file.readline(MAX_LINE):
+        number += 1
         if len(line) >= MAX_LINE:
             raise ValueError(f"{path} has a line of {MAX_LINE:,} characters or more")
+        blank = blank + 1 if line.isspace() else 0
+        if blank > MAX_BLANK_LINES:
+            raise ValueError(f"{path}, line {number}: more than {MAX_BLANK_LINES:,} blank lines in a row")
         yield line

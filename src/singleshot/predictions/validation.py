@@ -21,6 +21,7 @@ LABEL_MEANINGS: tuple[LabelsAre, ...] = ("names", "indices")
 
 Location = Callable[[int], str]
 """Describes where a row of a block is in the file."""
+TRUTHS = {"false": 0, "true": 1}
 INTEGER = re.compile(r"([+-]?[0-9]{1,18})(\.0*)?")
 
 
@@ -59,6 +60,7 @@ class ScoreFaults:
         self.first = self.worst = ""
         self.largest = -1.0
         self.are_positive = True
+        self.exceed_1 = False
 
     def add(self, values: Tensor, location: Location) -> None:
         """Add rows of scores (n, C)."""
@@ -73,6 +75,7 @@ class ScoreFaults:
             self.largest, row = float(off[worst]), int(wrong[worst])
             self.worst = f"{location(row)} {describe_row(values[row], self.kind)}"
         self.first = self.first or f"{location(int(wrong[0]))} {describe_row(values[wrong[0]], self.kind)}"
+        self.exceed_1 |= bool((values[wrong] > 1).any())
         self.are_positive &= bool((values[wrong] >= 0).all() and (values[wrong].sum(1) > 0).all())
 
     def message(self) -> str:
@@ -87,8 +90,10 @@ class ScoreFaults:
         if self.invalid > 1 and self.worst != self.first:
             found += f", the worst is {self.worst}"
         if self.are_positive:
-            return f"{found}; --normalize divides each row by its sum (normalize=True in Python)"
-        return f"{found}; if these are logits, rename them or set --kind logits"
+            found += "; --normalize divides each row by its sum (normalize=True in Python)"
+        if self.are_positive and not self.exceed_1:
+            return found
+        return f"{found}; if these are logits, rename them or set --scores NAME --kind logits"
 
 
 def check_values(scores: NDArray[Any], kind: Kind, name: str, location: Location, *, bfloat16: bool = False) -> None:
@@ -169,6 +174,7 @@ class LabelReader:
         self._path = path
         self._classes = classes
         self._index = {name: index for index, name in enumerate(class_names or ())}
+        self._is_numbered_pair = classes == 2 and tuple(class_names or ("0", "1")) == ("0", "1")
         self._meaning = meaning
         self._misnumbered = None if meaning else first_misnumbered(class_names or ())
 
@@ -240,6 +246,8 @@ class LabelReader:
         if self._meaning != "indices" and text in self._index:
             return self._index[text]
         number = None if self._meaning == "names" else parse_integer(text)
+        if number is None and self._is_numbered_pair:
+            number = TRUTHS.get(text.lower())
         return number if number is not None and 0 <= number < self._classes else None
 
 

@@ -17,14 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import as_tensor, check_choice, check_scores, probability_rows
+from singleshot.common.checks import check_choice, probability_rows
 from singleshot.common.environment import describe_environment
 from singleshot.common.files import check_writable, write_text
+from singleshot.common.text import shown
 from singleshot.evaluation.evaluation import Evaluation, evaluate_batches, evaluate_file
 from singleshot.evaluation.formatting import LABELS, amount, number
-from singleshot.evaluation.summary import evaluation_lines
+from singleshot.evaluation.summary import evaluation_dict, evaluation_lines
 from singleshot.evaluation.temperature_gain import ScoreSample, cross_fitted_gain
 from singleshot.evaluation.verdict import verdict
+from singleshot.metrics.examples import scores_and_labels
 from singleshot.predictions import Predictions, read_predictions, write_predictions
 from singleshot.predictions.formats import is_predictions
 from singleshot.predictions.validation import as_logits
@@ -68,7 +70,7 @@ class ModelEvaluation(Evaluation):
         """Write every number to a .json file, or the predictions to an .npz file that every command reads."""
         path = Path(path)
         if path.suffix == ".json":
-            write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
+            write_text(path, json.dumps(evaluation_dict(self), indent=2, allow_nan=False))
         elif path.suffix == ".npz":
             kind = next((kind for kind in KINDS if kind in self.batch), None)
             if kind is None:
@@ -113,7 +115,7 @@ def evaluate(
     predictions: nn.Module | Any,
     labels: Iterable[Any] | None = None,
     *,
-    kind: Kind = "logits",
+    kind: Kind | Literal["confidence"] | None = None,
     logits: Extract | None = None,
     name: str | None = None,
     class_names: Sequence[str] | None = None,
@@ -121,14 +123,18 @@ def evaluate(
     classwise: bool = False,
     replicates: int | None = None,
     progress: bool = True,
+    **reading: Any,
 ) -> ModelEvaluation:
     """Evaluate a model on a data loader, or its predictions: every metric with its interval.
 
     Args:
-        predictions: a model; or its scores (N, C), as a tensor or an array; or a file of predictions.
+        predictions: a model; or its scores (N, C), as a tensor, an array or a DataFrame; or those of the positive class
+            (N,) or (N, 1) of a binary classifier; or a file of predictions.
         labels: for a model, a loader of batches (inputs, labels) or of dicts with ``labels``; for scores, the labels
-            (N,); for a file, nothing. The model runs in evaluation mode, once, and is left as it was.
-        kind: what the scores, or the outputs of the model, are: ``logits`` or ``probs``.
+            (N,), which can be the names of columns or of ``class_names``; for a file, nothing. The model runs in
+            evaluation mode, once, and is left as it was.
+        kind: what the scores, or the outputs of the model, are: ``logits``, which is the default, or ``probs``. For a
+            file, as in `read_predictions`.
         logits: finds the logits in the output of the model, as in `singleshot.sample`.
         name: of the model, for the page.
         class_names: one per class.
@@ -136,30 +142,34 @@ def evaluate(
         classwise: also compute the classwise ECE.
         replicates: bootstrap resamples for the intervals; by default 1,000, or none above a million examples.
         progress: show a progress bar while the model runs, in a terminal or a notebook.
+        **reading: for a file, other options of `read_predictions`.
 
     >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
     >>> evaluation = evaluate(logits, torch.tensor([0, 1, 1]))
     >>> round(evaluation.metrics()["ece"], 3), evaluation.result.count
     (0.447, 3)
     """
-    check_choice("kind", kind, KINDS)
     names = None if class_names is None else tuple(map(str, class_names))
     options = {"bins": bins, "classwise": classwise, "replicates": replicates}
     named = "predictions"
     if isinstance(predictions, str | Path):
         if labels is not None:
             raise ValueError(f"labels must not be given with the file {predictions}, which has its own")
-        return _evaluated_file(read_predictions(predictions), name=name, class_names=names, **options)
+        file = read_predictions(predictions, kind=kind, **reading)
+        return _evaluated_file(file, name=name, class_names=names, **options)
+    if reading:
+        raise TypeError(f"{', '.join(reading)} can be given with a file of predictions only")
+    if kind is not None:
+        check_choice("kind", kind, KINDS)
     if labels is None:
         raise ValueError("labels must be given: a loader for a model, or the labels of the scores")
     if isinstance(predictions, nn.Module):
         named = type(predictions).__name__
-        scores, given = loader_scores(predictions, labels, logits=logits, title=named if progress else None)
-        _refuse_probabilities(scores, kind, "the model returns")
-    else:
-        scores, given = as_tensor(predictions, kind), as_tensor(labels, "labels")
-        _refuse_probabilities(scores, kind, "predictions are")
-    return _evaluated(scores, given, kind, names, name=name or named, **options)
+        predictions, labels = loader_scores(predictions, labels, logits=logits, title=named if progress else None)
+    columns = list(getattr(predictions, "columns", ()))
+    if names is None and len(columns) > 1 and any(isinstance(column, str) for column in columns):
+        names = tuple(map(str, columns))
+    return _evaluated(predictions, labels, kind, names, name=name or named, **options)
 
 
 def report(models: Mapping[str, Any], path: Path | str, *, title: str | None = None) -> Path:
@@ -204,16 +214,33 @@ def _evaluated_file(
 
 
 def _evaluated(
-    scores: Tensor, labels: Tensor, kind: Kind, class_names: tuple[str, ...] | None, *, name: str, **options: Any
+    given: Any, labels: Any, kind: Any, class_names: tuple[str, ...] | None, *, name: str, **options: Any
 ) -> ModelEvaluation:
-    check_scores(scores, ("(N, C)",), name=kind)
+    stated, kind = kind is not None, kind or "logits"
+    layout: dict[str, Any] = {}
+    if not isinstance(labels, Tensor) and np.asarray(labels).dtype.kind in "USO":
+        if class_names is None:
+            raise ValueError("labels are names of classes; pass class_names= as well, in the order of the scores")
+        labels, layout = np.asarray(labels).astype(str), {"classes": class_names}
+    scores, labels = scores_and_labels(given, labels, kind, **layout)
+    shape = np.shape(given)
+    is_binary = len(shape) == 1 or shape[1] == 1
+    _refuse_probabilities(scores[:, 1:] if is_binary else scores, kind, is_stated=stated)
     classes = scores.shape[1]
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"class_names must name the {classes} classes of the scores, got {len(class_names)} names")
     batch = {kind: scores, "labels": labels}
-    found = _with_predictions(partial(evaluate_batches, [batch], **options), batch, classes, class_names)
+    evaluate_all = partial(evaluate_batches, [batch], positive_class=is_binary, **options)
+    found = _with_predictions(evaluate_all, batch, classes, class_names)
+    positive = (class_names[1] if class_names else "1") if is_binary else None
     about = f"{amount(len(labels), 'example')}, {amount(classes, 'class', 'classes')}, {kind}"
-    return replace(found, name=name, about=about, source={"name": name, "kind": kind, "classes": classes})
+    return replace(
+        found,
+        name=name,
+        about=about if positive is None else f"{about} of {shown(positive)}",
+        source={"name": name, "kind": kind, "classes": classes},
+        positive_name=positive,
+    )
 
 
 def _with_predictions(
@@ -265,8 +292,11 @@ def _model_report(name: str, source: Any) -> ModelReport:
     )
 
 
-def _refuse_probabilities(scores: Tensor, kind: str, what: str) -> None:
+def _refuse_probabilities(scores: Tensor, kind: Kind, *, is_stated: bool) -> None:
     """The softmax of probabilities is a mistake that no metric reveals."""
-    is_matrix = scores.ndim == 2 and scores.is_floating_point() and scores.numel() and scores.shape[1] > 1
-    if kind == "logits" and is_matrix and bool(probability_rows(scores).all()):
-        raise ValueError(f'{what} probabilities: every row sums to 1; say kind="probs"')
+    if kind != "logits" or not len(scores):
+        return
+    if scores.shape[1] > 1 and bool(probability_rows(scores).all()):
+        raise ValueError('the scores are probabilities: every row sums to 1; say kind="probs"')
+    if scores.shape[1] == 1 and not is_stated and bool(((scores >= 0) & (scores <= 1)).all()):
+        raise ValueError('every score lies in [0, 1]; say kind="probs" if these are probabilities, or kind="logits"')
