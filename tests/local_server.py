@@ -21,6 +21,7 @@ class Page:
     cuts: list[int] = field(default_factory=list)  # the connection is closed after this many bytes, once each
     states_length: bool = True
     pause: float | None = None  # seconds after every byte of the body
+    trickles: str | None = None  # sends bytes of this for ever: "headers", or the "length" of a chunk
 
 
 @dataclass
@@ -58,6 +59,13 @@ class _Handler(BaseHTTPRequestHandler):
         wanted = self.headers.get("Range")
         site.requests.append((self.path, wanted))
         page = site.pages.get(self.path, Page(status=404))
+        if page.trickles:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            self.wfile.write(b"X-Long: " if page.trickles == "headers" else b"Transfer-Encoding: chunked\r\n\r\n")
+            for _ in range(3000):  # a minute: tests end
+                self.wfile.write(b"0")
+                threading.Event().wait(0.02)
+            return
         if page.location:
             self.send_response(302)
             self.send_header("Location", page.location)

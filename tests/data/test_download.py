@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 import resource
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,12 +192,42 @@ def test_keyboard_interrupt_keeps_the_partial_file(site: Site, target: Path) -> 
 
 def test_a_server_that_trickles_is_given_up(site: Site, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte arrives in time, but the file would take days."""
-    monkeypatch.setattr("singleshot.data.fetching.download.WINDOW", 0.1)
+    monkeypatch.setattr("singleshot.data.fetching.download.WINDOW", 0.5)
     site.pages["/f"] = Page(BODY, pause=0.02)
     with pytest.raises(
-        DownloadError, match=rf"the server sent \d+ bytes in 0\.1 seconds; gave up after {MAX_FAILURES}"
+        DownloadError, match=rf"the server sent \d+ bytes in 0\.5 seconds; gave up after {MAX_FAILURES}"
     ):
         get(site, target)
     assert len(site.requests) == MAX_FAILURES
     site.pages["/f"].pause = None
+    monkeypatch.setattr("singleshot.data.fetching.download.WINDOW", 60.0)
+    get(site, target)
+
+
+@pytest.mark.parametrize(
+    ("trickles", "message"),
+    [("headers", r"no complete headers in 0\.5 seconds"), ("length", r"the server sent 0 bytes in 0\.5 seconds")],
+)
+def test_a_server_that_trickles_around_the_body_is_given_up(
+    trickles: str, message: str, site: Site, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte arrives in time, but none of them belongs to the file."""
+    monkeypatch.setattr("singleshot.data.fetching.download.WINDOW", 0.5)
+    site.pages["/f"] = Page(BODY, trickles=trickles)
+    failures: list[DownloadError] = []
+
+    def download() -> None:
+        try:
+            get(site, target)
+        except DownloadError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=download, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive(), "still waiting"
+    assert re.search(rf"{message}.*gave up after {MAX_FAILURES}", str(failures[0]))
+    assert len(site.requests) == MAX_FAILURES
+    site.pages["/f"].trickles = None
+    monkeypatch.setattr("singleshot.data.fetching.download.WINDOW", 60.0)
     get(site, target)

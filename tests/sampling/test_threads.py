@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from zoo import build
 
 import singleshot as ss
+from singleshot.sampling.state import GENERATOR_LOCK
 
 ROUNDS = 100
 
@@ -108,6 +110,50 @@ def test_stochastic_passes_in_threads_disturb_no_seed_and_no_other_model() -> No
             assert torch.equal(quiet(x), plain)
 
     in_threads(seeded, stochastic, passing)
+
+
+def test_calls_with_a_seed_get_their_turn_among_calls_without() -> None:
+    model, x = build("mlp")
+    others, finished = [copy.deepcopy(model) for _ in range(4)], threading.Event()
+
+    def unseeded(other: nn.Module) -> None:
+        while not finished.is_set():
+            ss.sample(other, x, samples=3)
+
+    def seeded() -> None:
+        for _ in range(50):
+            ss.sample(model, x, samples=3, seed=3)
+
+    with ThreadPoolExecutor(5) as pool:
+        sharing = [pool.submit(unseeded, other) for other in others]
+        alone = pool.submit(seeded)
+        try:
+            alone.result(timeout=60)  # raises TimeoutError if they starve
+        finally:
+            finished.set()
+        for future in sharing:
+            future.result(timeout=60)
+
+
+def test_a_call_inside_one_that_shares_does_not_wait_behind_a_call_with_a_seed() -> None:
+    lock = GENERATOR_LOCK
+
+    def alone() -> None:
+        with lock.hold(alone=True):
+            pass
+
+    def nested() -> None:
+        with ThreadPoolExecutor(1) as pool, lock.hold(alone=False):
+            pool.submit(alone)
+            while not lock._waiting:
+                time.sleep(0.001)
+            with lock.hold(alone=False), lock.hold(alone=True):
+                assert lock._holders == 1
+
+    thread = threading.Thread(target=nested, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_explain_in_threads_gives_one_answer_and_disturbs_no_seed() -> None:

@@ -18,7 +18,7 @@ BODY = bytes(range(256)) * 2048  # half a mebibyte
 def misbehaving_servers(tally: Tally) -> None:
     """Download a file from servers that break off, lie about ranges and lengths, redirect, trickle or send garbage."""
     random = tally.random
-    download.TIMEOUT, download.WINDOW, time.sleep = 2.0, 0.1, lambda seconds: None
+    download.TIMEOUT, download.WINDOW, time.sleep = 2.0, 0.3, lambda seconds: None
     with serve() as site:
         for number in range(CASES):
             target = tally.folder / str(number) / "file.bin"
@@ -35,6 +35,7 @@ def misbehaving_servers(tally: Tally) -> None:
                 cuts=[random.randrange(len(body)) for _ in range(random.choice([0, 0, 1, 3, 50]))],
                 states_length=random.random() < 0.7,
                 pause=random.choice([None] * 8 + [0.02]),
+                trickles=random.choice([None] * 8 + ["headers", "length"]),
             )
             if random.random() < 0.4:
                 part = target.with_name("file.bin.part")

@@ -152,6 +152,22 @@ def test_a_damaged_file_is_named_and_the_previous_checkpoint_offered(tmp_path: P
                 load_all(last_of(tmp_path))
 
 
+def test_a_damaged_best_is_not_to_be_removed_to_resume_from_a_later_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path, 1, best=1)
+    save(tmp_path, 2, best=1)
+    save(tmp_path, 3, best=1)
+    for name in (WEIGHTS, STATE):
+        truncate(tmp_path / "step-00000001" / name)
+        with pytest.raises(CheckpointError) as caught:
+            load_all(Checkpoints(tmp_path).at(1))
+        assert str(tmp_path / "step-00000001") in str(caught.value)
+        assert "the last checkpoint, step-00000003, does not need it: use the last weights" in str(caught.value)
+        assert "remove" not in str(caught.value)
+    truncate(tmp_path / "step-00000003" / STATE)
+    with pytest.raises(CheckpointError, match="to resume from the previous checkpoint, step-00000002"):
+        last_of(tmp_path)
+
+
 def test_every_changed_bit_of_the_state_and_the_manifest_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 3)
     for name in (STATE, MANIFEST):

@@ -264,6 +264,7 @@ def epoch(number: int) -> Record:
         ),
         (lambda lines: lines[:2] + lines[3:], "lacks steps 50", {"steps": [50]}),
         (lambda lines: [*lines, b"half\n"], "1 lines are damaged;", {}),
+        (lambda lines: [b"half\n", *lines[:-1], lines[-1].rstrip()], "1 lines are damaged;", {}),
     ],
 )
 def test_a_damaged_log_is_reported_and_the_gap_is_marked(

@@ -114,11 +114,15 @@ def generator_state(device: torch.device) -> bytes:
 
 
 class _GeneratorLock:
-    """Calls with a seed have torch's global generator to themselves; other calls share it."""
+    """Calls with a seed have torch's global generator to themselves; other calls share it.
+
+    Calls are admitted in the order in which they came, so that neither kind can keep the other one waiting for ever.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._holders = 0  # -1 while one thread has it alone
+        self._waiting: list[int] = []  # threads, in the order in which they came
         self._mine = threading.local()
 
     @contextmanager
@@ -126,9 +130,17 @@ class _GeneratorLock:
         if getattr(self._mine, "held", False):  # a model that samples another one in its forward
             yield
             return
+        thread = threading.get_ident()
         with self._changed:
-            self._changed.wait_for(lambda: self._holders == 0 if alone else self._holders >= 0)
-            self._holders += -1 if alone else 1
+            self._waiting.append(thread)
+            try:
+                self._changed.wait_for(
+                    lambda: self._waiting[0] == thread and (self._holders == 0 if alone else self._holders >= 0)
+                )
+                self._holders += -1 if alone else 1
+            finally:  # also if the wait is interrupted
+                self._waiting.remove(thread)
+                self._changed.notify_all()
         self._mine.held = True
         try:
             yield

@@ -171,11 +171,13 @@ def _verify(folder: Path, name: str, files: Files) -> None:
 
 
 def _advice(folder: Path) -> str:
-    """Say which checkpoint is left if this one is removed."""
-    others = [place for _, _, place in Checkpoints(folder.parent)._places() if place != folder]
-    if not others:
+    """Say which checkpoint can be used instead of this one."""
+    places = [place for _, _, place in Checkpoints(folder.parent)._places()]
+    if places in ([], [folder]):
         return "there is no other checkpoint: start from scratch with another --output"
-    return f"remove {folder} to resume from the previous checkpoint, {others[-1].name}"
+    if places[-1] != folder:  # the best is opened after the last, which is intact
+        return f"the last checkpoint, {places[-1].name}, does not need it: use the last weights, not the best"
+    return f"remove {folder} to resume from the previous checkpoint, {places[-2].name}"
 
 
 class Checkpoints:

@@ -242,13 +242,16 @@ def _read_log(path: Path) -> tuple[list[Record], int]:
     records: list[Record] = []
     content = path.read_bytes() if path.exists() else b""
     lines = content.splitlines(keepends=True)
+    is_read = True
     for line in lines:
+        is_read = False
         with suppress(ValueError, RecursionError):
             record = msgspec.json.decode(line, type=Record)
             msgspec.convert(record, _Position)
             records.append(record)
-    is_cut_off = bool(lines) and not lines[-1].endswith(b"\n")
-    return records, max(0, len(lines) - len(records) - is_cut_off)
+            is_read = True
+    is_cut_off = not is_read and not lines[-1].endswith(b"\n")
+    return records, len(lines) - len(records) - is_cut_off
 
 
 def _missing(records: list[Record], state: TrainingState, start: LogStart) -> dict[str, list[int]]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import os
+import socket
 import ssl
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -23,7 +26,7 @@ RANGE_NOT_SATISFIABLE = 416
 MAX_FAILURES = 4  # without PROGRESS new bytes in between
 PROGRESS = 2**20
 MIN_RATE = 2**10  # bytes per second, over a WINDOW: a slower server counts as a failed connection
-WINDOW = 60.0  # seconds
+WINDOW = 60.0  # seconds; also the time for connecting, redirects and headers together
 
 
 class DownloadError(OSError):
@@ -87,9 +90,7 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
     if start:
         headers["Range"] = f"bytes={start}-"
     with _network_errors(url, part):
-        response: http.client.HTTPResponse = urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers), timeout=TIMEOUT
-        )
+        response = _open(urllib.request.Request(url, headers=headers))
     with response:
         total = response.headers.get("Content-Range", "").rpartition("/")[2]
         if response.status != 206:  # the server ignored the range
@@ -100,8 +101,7 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
         if total.isdecimal() and int(total) != size:
             raise DownloadError(f"{url}: the server has a different file ({int(total):,} bytes, expected {size:,})")
         done = start
-        since, before = time.monotonic(), start
-        with part.open("ab" if start else "wb") as file:
+        with part.open("ab" if start else "wb") as file, _minimum_rate(response, part):
             on_progress(done, size)
             while True:
                 with _network_errors(url, part):
@@ -113,12 +113,66 @@ def _transfer(url: str, part: Path, size: int, on_progress: ProgressCallback) ->
                     raise DownloadError(f"{url}: the server sent more than the expected {size:,} bytes")
                 _write(file, chunk, part)
                 on_progress(done, size)
-                if time.monotonic() - since >= WINDOW:
-                    if done - before < MIN_RATE * WINDOW and done < size:
-                        raise _TransferError(f"the server sent {done - before:,} bytes in {WINDOW:g} seconds")
-                    since, before = time.monotonic(), done
-    if done < size:
-        raise _TransferError(f"the connection ended after {done:,} of {size:,} bytes")
+            if done < size:
+                raise _TransferError(f"the connection ended after {done:,} of {size:,} bytes")
+
+
+def _open(request: urllib.request.Request) -> http.client.HTTPResponse:
+    """Return the response once its headers are complete; raise TimeoutError if that takes longer than a WINDOW.
+
+    The timeout of a socket bounds the wait for each byte, not for all headers; hence a thread, which may stay behind.
+    """
+    opened: Future[http.client.HTTPResponse] = Future()
+
+    def run() -> None:
+        try:
+            opened.set_result(urllib.request.urlopen(request, timeout=TIMEOUT))
+        except BaseException as error:  # raised again in the thread that waits
+            opened.set_exception(error)
+
+    def close(late: Future[http.client.HTTPResponse]) -> None:
+        if late.exception() is None:
+            late.result().close()
+
+    threading.Thread(target=run, daemon=True).start()
+    if not wait([opened], WINDOW).done:
+        opened.add_done_callback(close)
+        raise TimeoutError(f"no complete headers in {WINDOW:g} seconds")
+    return opened.result()
+
+
+@contextmanager
+def _minimum_rate(response: http.client.HTTPResponse, part: Path) -> Iterator[None]:
+    """End the connection, and raise a _TransferError, if the partial file grows too slowly over a WINDOW.
+
+    This is done from another thread, since reading the length of a chunk may itself take for ever.
+    """
+    if response.isclosed():  # nothing to read
+        yield
+        return
+    finished, faults = threading.Event(), list[str]()
+
+    def watch() -> None:
+        before = _length(part)
+        while not finished.wait(WINDOW):
+            length = _length(part)
+            if length - before < MIN_RATE * WINDOW:
+                faults.append(f"the server sent {length - before:,} bytes in {WINDOW:g} seconds")
+                with suppress(OSError):  # it has ended by itself
+                    connection.shutdown(socket.SHUT_RDWR)
+                return
+            before = length
+
+    with socket.fromfd(response.fileno(), socket.AF_INET, socket.SOCK_STREAM) as connection:
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        except _TransferError as error:
+            raise _TransferError(faults[0] if faults else str(error)) from None
+        finally:
+            finished.set()
+            watcher.join()
 
 
 @contextmanager
