@@ -123,6 +123,24 @@ def test_a_value_out_of_range_in_a_recipe_file_names_the_file(
         assert capsys.readouterr().err.startswith(message)
 
 
+@pytest.mark.parametrize("tuned", ["strength: auto", "loss: adafocal"])
+def test_a_tuned_loss_without_validation_is_refused_in_a_recipe_file_as_in_a_flag(
+    tuned: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, option = tmp_path / "mine.yaml", "--" + tuned.replace(":", "")
+    for share, flags, where in (
+        ("validation: 0\n", [], f"`validation: 0` in {file}"),
+        ("validation: 0.2\n", ["--validation", "0"], "--validation 0"),
+        ("", ["--validation", "0"], "--validation 0"),
+    ):
+        file.write_text(f"dataset: absent\n{tuned}\n{share}")
+        with pytest.raises(SystemExit) as exit_:
+            main(["train", "--recipe", str(file), *flags])
+        assert exit_.value.code == 2
+        expected = f"singleshot: {option} tunes on held-out images: leave out {where}, or choose a share"
+        assert capsys.readouterr().err.startswith(expected)
+
+
 def test_long_messages_are_truncated(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("train", ValueError("x" * 100_000), monkeypatch) == 2
     assert capsys.readouterr().err.endswith("xx… (100,000 characters)\n")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
+from pyarrow.feather import write_feather
 from safetensors.numpy import save_file
 
 from singleshot.predictions import read_predictions
@@ -69,6 +70,25 @@ def csv_gzipped(folder: Path, scores: Arrays, labels: Arrays, kind: str) -> tupl
     return folder / "p.csv.gz", {}
 
 
+def csv_zstd(folder: Path, scores: Arrays, labels: Arrays, kind: str) -> tuple[Path, dict[str, Any]]:
+    with pa.output_stream(folder / "p.csv.zst", compression="zstd") as file:
+        file.write(csv_text(scores, labels, kind).encode())
+    return folder / "p.csv.zst", {}
+
+
+def tsv(folder: Path, scores: Arrays, labels: Arrays, kind: str) -> tuple[Path, dict[str, Any]]:
+    rows = csv.reader(csv_text(scores, labels, kind).splitlines())
+    (folder / "p.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    return folder / "p.tsv", {}
+
+
+def jsonl(folder: Path, scores: Arrays, labels: Arrays, kind: str) -> tuple[Path, dict[str, Any]]:
+    rows = zip(scores.tolist(), labels.tolist(), strict=True)
+    lines = [json.dumps({kind: row, "label": label}) + "\n" for row, label in rows]
+    (folder / "p.jsonl").write_text("".join(lines), encoding="utf-8")
+    return folder / "p.jsonl", {}
+
+
 def csv_text(scores: Arrays, labels: Arrays, kind: str, names: list[str] | None = None) -> str:
     """Return a table with score columns on both sides of the label, and an unrelated column."""
     names = [str(index) for index in range(scores.shape[1])] if names is None else names
@@ -87,9 +107,18 @@ def csv_text(scores: Arrays, labels: Arrays, kind: str, names: list[str] | None 
 
 
 def parquet(folder: Path, scores: Arrays, labels: Arrays, kind: str) -> tuple[Path, dict[str, Any]]:
-    columns = {f"{PREFIX[kind]}{index}": column for index, column in enumerate(np.ascontiguousarray(scores.T))}
-    pq.write_table(pa.table({**columns, "label": labels}), folder / "p.parquet", row_group_size=7)
+    pq.write_table(_table(scores, labels, kind), folder / "p.parquet", row_group_size=7)
     return folder / "p.parquet", {}
+
+
+def feather(folder: Path, scores: Arrays, labels: Arrays, kind: str) -> tuple[Path, dict[str, Any]]:
+    write_feather(_table(scores, labels, kind), folder / "p.feather", chunksize=7)
+    return folder / "p.feather", {}
+
+
+def _table(scores: Arrays, labels: Arrays, kind: str) -> pa.Table:
+    columns = {f"{PREFIX[kind]}{index}": column for index, column in enumerate(np.ascontiguousarray(scores.T))}
+    return pa.table({**columns, "label": labels})
 
 
 def parquet_of_lists(folder: Path, scores: Arrays, labels: Arrays, kind: str) -> tuple[Path, dict[str, Any]]:
@@ -107,8 +136,12 @@ WRITERS: dict[str, Writer] = {
     "safetensors": safetensors,
     "csv": csv_file,
     "csv.gz": csv_gzipped,
+    "csv.zst": csv_zstd,
+    "tsv": tsv,
+    "jsonl": jsonl,
     "parquet": parquet,
     "parquet of lists": parquet_of_lists,
+    "feather": feather,
 }
 
 

@@ -75,9 +75,8 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         folder = resume or output or Path("runs") / name
         # Torch warns that every block was used in the first step; in other steps some are dropped.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        if recipe.is_tuned and not recipe.validation and given.validation is not None:
-            flag = "--strength auto" if recipe.strength == "auto" else f"--loss {recipe.loss}"
-            raise ValueError(f"{flag} tunes on held-out images: leave out --validation 0, or choose a share")
+        if recipe.is_tuned and not recipe.validation:
+            _check_no_validation(recipe, recipe_file, is_flag=given.validation is not None)
         _check_values(recipe, recipe_file)  # report a bad value before torch is imported, which takes seconds
         from singleshot.training.display import Display
         from singleshot.training.distributed import Processes
@@ -133,6 +132,14 @@ def _defaults(given: argparse.Namespace) -> Recipe:
     model = given.model or values.get("model", Recipe.model)
     dataset = given.dataset or values.get("dataset", Recipe.dataset)
     return replace(preset_recipe(given.preset if known else DEFAULT_PRESET, model=model, dataset=dataset), **values)
+
+
+def _check_no_validation(recipe: Recipe, file: Path | None, *, is_flag: bool) -> None:
+    """Refuse a share of 0 that was asked for; the default of 0 is replaced."""
+    if is_flag or (file is not None and "validation" in read_recipe_values(file)):
+        flag = "--strength auto" if recipe.strength == "auto" else f"--loss {recipe.loss}"
+        where = "--validation 0" if is_flag else f"`validation: 0` in {file}"
+        raise ValueError(f"{flag} tunes on held-out images: leave out {where}, or choose a share")
 
 
 def _check_values(recipe: Recipe, file: Path | None) -> None:
