@@ -29,8 +29,9 @@ def changed(scores: Any, row: int, values: list[float]) -> Any:
 
 @pytest.mark.parametrize("name", list(WRITERS))
 def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -> None:
-    # The headings of a .csv file are line 1, so row 17 is line 19.
-    place = "line 19" if name.startswith("csv") else r"row 17 \(counted from 0\)"
+    # The headings of a table are line 1, so row 17 is line 19.
+    places = {"csv": "line 19", "tsv": "line 19", "jsonl": "line 18"}
+    place = places.get(name.split()[0].split(".")[0], r"row 17 \(counted from 0\)")
     cases = [
         (
             "logits",
@@ -44,14 +45,15 @@ def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -
         ("probs", changed(PROBS, 17, [1.5, -0.25, -0.25]), LABELS, f"{place} has values from -0.25 to 1.5 and sum 1;"),
         ("probs", changed(PROBS, 17, [0.5, np.nan, 0.5]), LABELS, f"{place} has nan for class 1"),
     ]
-    if not name.startswith("csv"):
+    if not place.startswith("line"):
         too_large, negative = LABELS.copy(), LABELS.copy()
         too_large[17], negative[17] = 3, -1
         cases.append(("logits", LOGITS, too_large, rf"lie in \[0, 3\).* in {place} is 3"))
         if name not in ("npy with kind", "parquet"):
             cases.append(("logits", LOGITS, negative, rf"lie in \[0, 3\).* in {place} is -1"))
     else:
-        cases.append(("logits", LOGITS, changed(LABELS, 17, 3), f"unknown labels '3', first in {place}"))  # type: ignore[arg-type]
+        message = f"'3' in {place}" if name == "jsonl" else f"unknown labels '3', first in {place}"
+        cases.append(("logits", LOGITS, changed(LABELS, 17, 3), message))  # type: ignore[arg-type]
     for kind, scores, labels, message in cases:
         path, options = WRITERS[name](tmp_path, scores, labels, kind)
         assert re.search(message, refusal(path, **options)), refusal(path, **options)
