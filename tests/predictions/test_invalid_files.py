@@ -31,7 +31,7 @@ def changed(scores: Any, row: int, values: list[float]) -> Any:
 def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -> None:
     # The headings of a table are line 1, so row 17 is line 19.
     places = {"csv": "line 19", "tsv": "line 19", "jsonl": "line 18"}
-    place = places.get(name.split()[0].split(".")[0], r"row 17 \(counted from 0\)")
+    place = places.get(re.split("[ .]", name)[0], r"row 17 \(counted from 0\)")
     cases = [
         (
             "logits",
