@@ -72,7 +72,7 @@ def save_curves(regimes: Sequence[str], seeds: int, store: ResultStore, path: Pa
         raise ValueError(f"no curves to draw: {', '.join(regimes)} have no finished baseline")
     columns = min(2, len(found))
     rows = -(-len(found) // columns)
-    figure = Figure(figsize=(4.6 * columns, 3.6 * rows + 1.1), layout="constrained")
+    figure = Figure(figsize=(max(5.6, 4.6 * columns), 3.6 * rows + 1.1), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flat
     for ax, (regime, runs) in zip(panels, found.items(), strict=False):
         _plot_regime(ax, regime, runs)
@@ -80,7 +80,7 @@ def save_curves(regimes: Sequence[str], seeds: int, store: ResultStore, path: Pa
         ax.set_axis_off()
     handles = {label: line for ax in figure.axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize="small", frameon=False
+        handles.values(), handles.keys(), loc="outside lower center", ncols=1 + columns, fontsize="small", frameon=False
     )
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=150))
 
@@ -90,7 +90,9 @@ def _plot_regime(ax: Axes, regime: str, runs: Runs) -> None:
         points = training_curve(runs, method)
         if points:
             accuracy, ece = [one.train_accuracy for one in points], [one.ece for one in points]
-            ax.plot(accuracy, ece, label=METHODS[method].title, **_STYLES[method])
+            seeds = points[-1].seeds
+            few = f" ({seeds} seed{'s' if seeds > 1 else ''})" if seeds < runs.seeds else ""
+            ax.plot(accuracy, ece, label=f"{METHODS[method].title}{few}", **_STYLES[method])
             ax.plot(accuracy[-1], ece[-1], **{**_STYLES[method], "markersize": 8})  # where the training ends
     ax.set(xlabel="training accuracy", ylabel="ECE on unseen images", ylim=(0, None))
     ax.grid(alpha=0.3, linewidth=0.5)
