@@ -3,7 +3,7 @@
     python benchmarks/convergence.py hard-resnet18 [--data-root DIR] [--output results/convergence.json]
 
 The rule: the smallest number of epochs, of 30, 60, 90, 150 and 300, after which the baseline classifies at least 99 %
-of its training images correctly in evaluation mode, or gains less than half a point over the candidate before. The
+of its training images correctly in evaluation mode, or which the next candidate improves by less than half a point. The
 learning-rate schedule scales with the number of epochs. The file keeps every candidate that was tried.
 """
 
@@ -50,10 +50,23 @@ def main() -> None:
                 curve = tracked_epochs(run.records())
             tried.append({"epochs": epochs, "curve": curve, "environment": run.info.environment})
             write_text(args.output, json.dumps(found, indent=1) + "\n")
-        accuracy = [one["curve"][-1]["train"]["accuracy"] for one in tried]
-        print(f"{args.regime}, {epochs} epochs: training accuracy {accuracy[-1]:.4f}", flush=True)
-        if accuracy[-1] >= ENOUGH or (len(accuracy) > 1 and accuracy[-1] - accuracy[-2] < NO_GAIN):
+        print(f"{args.regime}, {epochs} epochs: training accuracy {_accuracy(tried[-1]):.4f}", flush=True)
+        if selected(tried):
+            print(f"{args.regime}: {selected(tried)} epochs", flush=True)
             break
+
+
+def selected(tried: list[dict[str, Any]]) -> int | None:
+    """Return the number of epochs that the rule selects, or None if it needs a longer candidate."""
+    for one, following in zip(tried, [*tried[1:], None], strict=True):
+        no_gain = following is not None and _accuracy(following) - _accuracy(one) < NO_GAIN
+        if _accuracy(one) >= ENOUGH or no_gain or one["epochs"] == EPOCHS[-1]:
+            return int(one["epochs"])
+    return None
+
+
+def _accuracy(one: dict[str, Any]) -> float:
+    return float(one["curve"][-1]["train"]["accuracy"])
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python benchmarks/quickstart_setting.py
 
-The rule was fixed beforehand: among the settings in which plain cross-entropy has an accuracy of at least 80 % on the
-validation images, take the one with the largest mean ECE over five seeds. No other method is run, no test image is
-read, and the seeds (1000 to 1004) are not those of the quickstart (0 upward). The strengths of the losses (label
-smoothing 0.1, CI 0.1) are common values and were not tuned.
+The rule was fixed beforehand: among the settings in which plain cross-entropy has an accuracy of at least 95 % on the
+validation images, so that one would use the classifier, take the one with the largest mean ECE over five seeds. No
+other method is run, no test image is read, and the seeds (1000 to 1004) are not those of the quickstart (0 upward). The
+strengths of the losses (label smoothing 0.1, CI 0.1) are common values and were not tuned.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rich.table import Table
 from singleshot.common.files import write_text
 from singleshot.paper.quickstart import QuickstartJob, Setting
 
-TRAIN_IMAGES = (30, 50, 100)
+TRAIN_IMAGES = (200, 300, 500)
 DROPOUT = (0.1, 0.2, 0.5)
-EPOCHS = (100, 200, 400)
-LEARNING_RATE = (1e-3, 3e-3)
+EPOCHS = (100, 200)
+LEARNING_RATE = (3e-3,)
 SEEDS = range(1000, 1005)
-MIN_ACCURACY = 0.8
+MIN_ACCURACY = 0.95
 OUTPUT = Path(__file__).resolve().parent.parent / "results" / "quickstart_setting.json"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
+from statistics import fmean
 from types import ModuleType
 
 import pytest
@@ -13,6 +14,7 @@ import recompute_results
 from fake_results import BASE, fake, full_store, full_table, store_of
 from singleshot.grid.store import ResultStore
 from singleshot.paper.methods import CI
+from singleshot.paper.regimes import REGIMES
 from singleshot.paper.seed_means import Estimate
 from singleshot.paper.table_formats import as_markdown, format_difference
 
@@ -86,20 +88,20 @@ def test_differences_to_every_method_with_runs(build: ModuleType) -> None:
     assert all(line.endswith(" | 3 |") for line in lines)
 
 
-def test_headline_has_a_row_per_method_and_the_number_of_seeds(build: ModuleType) -> None:
-    page = "<!-- results: headline cifar100 resnet18 vgg16 -->\n<!-- end of results -->\n"
-    runs = [fake(BASE, method, seed) for method in ("baseline", "vwci") for seed in (0, 1)]
-    head, _, *rows, empty, seeds, _ = build.page_with_results(page, store_of(*runs), DOCS).splitlines()[1:]
-    assert head.startswith("| | resnet18: acc. % | resnet18: ECE | resnet18: NLL | resnet18: time | vgg16: acc. % | ")
-    assert empty == ""
-    assert seeds.startswith("resnet18: 3 seeds per row, except cross-entropy (baseline): 2; the same, T = 5 passes: 0")
-    assert "; VWCI, 1 − BC: 2; " in seeds
-    assert seeds.endswith(". vgg16: no runs yet.")
+def test_headline_has_a_row_per_method_and_marks_means_of_fewer_seeds(build: ModuleType) -> None:
+    page = "<!-- results: headline hard-resnet18 hard-vgg16 -->\n<!-- end of results -->\n"
+    base = REGIMES["hard-resnet18"].recipe
+    three = [fake(base, "baseline", seed) for seed in range(3)]
+    two = [fake(base, "vwci", seed) for seed in range(2)]
+    head, _, *rows = build.page_with_results(page, store_of(*three, *two), DOCS).splitlines()[1:-1]
+    assert head == "| accuracy · ECE · NLL | hard-resnet18 | hard-vgg16 |"
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(build.HEADLINE.values())
-    accuracy = 50 * sum(run.test.compute().accuracy for run in runs[2:])
-    assert rows[4].startswith(f"| VWCI, 1 − BC | {accuracy:.1f} | 0.")
-    assert rows[4].endswith(" | — | — | — | — |")
-    assert rows[1] == "| the same, T = 5 passes " + "| — " * 8 + "|"
+    accuracy, ece, nll = (
+        fmean(getattr(run.test.compute(), name) for run in two) for name in ("accuracy", "ece", "nll")
+    )
+    assert f"| VWCI, 1 − BC | {accuracy:.1%} · {ece:.3f} · {nll:.3f} (2 of 3 seeds) | — |" in rows
+    assert "seeds" not in rows[0]
+    assert rows[1] == "| label smoothing, ε = 0.1 | — | — |"
 
 
 def test_measures_are_sorted_by_mean_nll_over_common_networks(build: ModuleType) -> None:

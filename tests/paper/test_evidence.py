@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
+import convergence
 import pytest
 
 from fake_results import fake, store_of
@@ -17,6 +19,7 @@ from singleshot.paper.published import CI_ORACLE
 from singleshot.paper.regimes import REGIMES
 from singleshot.paper.seed_means import Runs
 
+ROOT = Path(__file__).resolve().parents[2]
 REGIME = "hard-resnet18"
 BASE = REGIMES[REGIME].recipe
 
@@ -107,3 +110,28 @@ def test_a_faster_star_has_five_times_the_learning_rate() -> None:
     star, fast = (job_of(BASE, method, 0) for method in ("vwci_star", "vwci_star_fast"))
     assert fast.recipe.learning_rate == 5 * star.recipe.learning_rate == 5 * BASE.learning_rate
     assert fast.start == star.start
+
+
+def test_the_rule_takes_the_shortest_training_that_memorises_or_that_more_epochs_do_not_improve() -> None:
+    def tried(*accuracies: float) -> list[dict[str, Any]]:
+        epochs = convergence.EPOCHS[: len(accuracies)]
+        return [
+            {"epochs": one, "curve": [{"train": {"accuracy": accuracy}}]}
+            for one, accuracy in zip(epochs, accuracies, strict=True)
+        ]
+
+    assert convergence.selected(tried(0.8)) is None
+    assert convergence.selected(tried(0.8, 0.99)) == 60
+    assert convergence.selected(tried(0.922, 0.926)) == 30
+    assert convergence.selected(tried(0.8, 0.9, 0.899)) == 60
+    assert convergence.selected(tried(0.1, 0.2, 0.3, 0.4, 0.5)) == 300
+
+
+def test_measured_regimes_have_the_epochs_that_the_stored_search_selects() -> None:
+    stored = json.loads((ROOT / "results" / "convergence.json").read_text(encoding="utf-8"))
+    selected = {regime: convergence.selected(tried) for regime, tried in stored.items()}
+    store = ResultStore.open(ROOT / "results" / "runs")
+    measured = [name for name, regime in REGIMES.items() if job_of(regime.recipe, "baseline", 0) in store]
+    assert REGIME in measured
+    for regime in measured:
+        assert selected[regime] == REGIMES[regime].recipe.epochs, regime
