@@ -17,9 +17,9 @@ EXAMPLE = re.compile(r"^([ ]*)>>> .*(?:\n\1\S.*)*", re.MULTILINE)
 
 
 def as_markdown(docstring: str) -> str:
-    """Return the docstring with fenced examples and with links in place of Sphinx's roles.
+    r"""Return the docstring with fenced examples and with links in place of Sphinx's roles.
 
-    >>> print(as_markdown("See :func:`vwci_loss`.\\n\\n>>> 1 + 1\\n2"))
+    >>> print(as_markdown("See :func:`vwci_loss`.\n\n>>> 1 + 1\n2"))
     See [`vwci_loss`][singleshot.vwci_loss].
     <BLANKLINE>
     ```pycon

@@ -1,8 +1,8 @@
 """What MkDocs does with the pages beyond Markdown: notebooks, formulas, links, and pages from outside this folder.
 
-`make docs-site` builds the site with these hooks. A notebook is shown with its stored outputs; a formula becomes MathML,
-which browsers draw without a script; ``ss.NAME`` in a text links to the reference. A link to a file of the repository
-that is not on the site becomes plain text.
+`make docs-site` builds the site with these hooks. A notebook is shown with its stored outputs. A formula becomes
+MathML, which browsers draw without a script. ``ss.NAME`` in a text links to the reference. A link to a file of the
+repository that is not on the site becomes plain text.
 """
 
 from __future__ import annotations
