@@ -72,9 +72,11 @@ def read_predictions(
         normalize: divide each row of probabilities by its sum, which must be positive.
 
     >>> import tempfile
+    >>> import numpy as np
     >>> from singleshot import write_predictions
+    >>> logits, labels = np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([0, 0])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_predictions(f"{folder}/a.npz", [([[2.0, 0.0], [0.0, 1.0]], [0, 0])], class_names=("cat", "dog"))
+    ...     write_predictions(f"{folder}/a.npz", [(logits, labels)], class_names=("cat", "dog"))
     ...     predictions = read_predictions(f"{folder}/a.npz")
     >>> predictions.kind, predictions.class_names
     ('logits', ('cat', 'dog'))
