@@ -35,7 +35,7 @@ def _link(shown: str, name: str) -> str:
     return f"[`{name}`][singleshot.{name}]" if name in PUBLIC else f"`{shown}`"
 
 
-class Docstrings(griffe.Extension):
+class Docstrings(griffe.Extension):  # type: ignore[misc]
     """Converts every docstring that griffe reads."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:

@@ -40,7 +40,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Let every link lead to a page of the site."""
+    """Let every link lead to a page of the site; a page of its own needs no list of the pages next to it."""
+    if page.parent is None:
+        page.meta["hide"] = ["navigation"]
     source = (MOVED | NOTEBOOKS).get(page.file.src_uri, DOCS / page.file.src_uri)
     return LINK.sub(lambda found: _link(found, source, Path(page.file.src_uri).parent), markdown)
 
@@ -67,7 +69,7 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def _mathml(found: re.Match[str]) -> str:
-    return convert(html.unescape(found[2]), display="inline" if found[1] == "span" else "block")
+    return str(convert(html.unescape(found[2]), display="inline" if found[1] == "span" else "block"))
 
 
 def _reference(found: re.Match[str]) -> str:
