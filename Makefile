@@ -1,6 +1,8 @@
 # make quickstart   install, then compare an overconfident network with calibrated ones (a minute)
 # make test         install, then run every test; a skipped test prints what it needs
 # make lint         check style, types and the direction of imports
+# make docs-site    build the documentation site into site/, strictly; open site/index.html
+# make notebooks    execute the notebooks of the site and store their outputs
 # make torture      kill, damage and mislead it for MINUTES=2, and print what it survived
 # make bench        run every benchmark (a quarter of an hour)
 # make bench-foreign  time the sampler on other people's models (half an hour)
@@ -16,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # One thread per process: two OpenMP teams on two cores slow each other down.
 export OMP_NUM_THREADS := 1
 
-.PHONY: quickstart test lint torture bench bench-foreign docs results clean
+.PHONY: quickstart test lint torture bench bench-foreign docs docs-site notebooks results clean
 
 quickstart: $(VENV)/.base
 	$(BIN)/singleshot quickstart
@@ -65,8 +67,16 @@ docs: $(VENV)/.base
 results: $(VENV)/.base
 	$(BIN)/python docs/build_results.py
 
+# Build the documentation site; a broken link, anchor or docstring is an error.
+docs-site: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+notebooks: $(VENV)/.docs
+	$(BIN)/python docs/execute_notebooks.py
+
 clean:
-	rm -rf $(VENV) $(FOREIGN)
+	rm -rf $(VENV) $(FOREIGN) site
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -77,6 +87,10 @@ $(VENV)/.base: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/pip install -q -e '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.base
+	$(BIN)/pip install -q -e '.[docs]'
 	touch $@
 
 # There is no atheris for some platforms; the rest of the torture runs without it.

@@ -39,7 +39,14 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class UnreadableImagesWarning(UserWarning):
-    """Unreadable images were skipped."""
+    """Unreadable images were skipped.
+
+    >>> import warnings
+    >>> from singleshot.data import load_dataset
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", UnreadableImagesWarning)
+    ...     dataset = load_dataset("digits", skip_unreadable=True)
+    """
 
 
 def load_source(source: ImageSource, image_size: int, *, skip_unreadable: bool = False) -> Dataset:

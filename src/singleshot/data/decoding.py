@@ -23,7 +23,14 @@ _ACCESS_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno
 
 
 class UnreadableImageError(ValueError):
-    """A file cannot be decoded as an image."""
+    """A file cannot be decoded as an image.
+
+    >>> try:
+    ...     decode_image(Path("missing.png"), size=8, channels=3)
+    ... except UnreadableImageError as error:
+    ...     print(error)
+    missing.png cannot be read: No such file or directory
+    """
 
 
 def decode_image(path: Path, size: int, channels: int) -> Pixels:
@@ -31,6 +38,12 @@ def decode_image(path: Path, size: int, channels: int) -> Pixels:
 
     One channel gives grayscale, three give RGB. Only the first frame is used, the EXIF orientation is applied, and
     transparent pixels become white.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     PIL.Image.new("RGB", (40, 20), "white").save(f"{folder}/a.png")
+    ...     decode_image(Path(folder, "a.png"), size=8, channels=3).shape
+    (3, 8, 8)
     """
     if path.exists() and not path.is_file():  # opening a named pipe would block
         raise UnreadableImageError(f"{path} cannot be read: it is not a regular file")

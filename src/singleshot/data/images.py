@@ -9,7 +9,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Images:
-    """Images (N, C, H, W) as uint8, in memory or memory-mapped, with labels (N,) as int64."""
+    """Images (N, C, H, W) as uint8, in memory or memory-mapped, with labels (N,) as int64.
+
+    >>> import torch
+    >>> pictures = Images(torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 1]))
+    >>> len(pictures), pictures.take(torch.tensor([0, 2])).labels
+    (3, tensor([0, 1]))
+    """
 
     images: Tensor
     labels: Tensor
@@ -28,7 +34,13 @@ class Images:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training and a test split, with the names of the classes."""
+    """A training and a test split, with the names of the classes.
+
+    >>> from singleshot.data import load_dataset
+    >>> digits = load_dataset("digits", image_size=8)
+    >>> len(digits.train), len(digits.test), digits.channels, digits.class_names[:3]
+    (898, 899, 1, ('0', '1', '2'))
+    """
 
     name: str
     train: Images

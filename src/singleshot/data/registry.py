@@ -46,6 +46,10 @@ def load_dataset(
         image_size: height and width in pixels.
         skip_unreadable: skip unreadable images with a warning instead of raising an error.
         classes: use the images of the first classes only; None uses all.
+
+    >>> digits = load_dataset("digits", image_size=8)
+    >>> digits.train.images.shape
+    torch.Size([898, 1, 8, 8])
     """
     from singleshot.common.checks import check_size
 

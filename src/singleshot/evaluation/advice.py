@@ -23,6 +23,12 @@ def advise(evaluation: Evaluation, *, measure: str = "bhattacharyya") -> str | N
         evaluation: of a network that was trained with the VWCI loss, on held-out examples. They must not be the test
             examples: advice is model selection.
         measure: the disagreement measure that it was trained with.
+
+    >>> import torch
+    >>> from singleshot import evaluate
+    >>> logits, labels = torch.tensor([[4.0, 0.0]] * 100), torch.tensor([0] * 80 + [1] * 20)
+    >>> print(advise(evaluate(logits, labels)).partition(" (")[0])  # .98 confident, .8 accurate
+    Overconfident by 18.2 ± 9 points on held-out examples: try --measure total_variation
     """
     check_choice("measure", measure, tuple(MEASURES))
     held_out = evaluation.examples

@@ -20,6 +20,16 @@ def read_facts(path: Path | str) -> dict[str, Any]:
 
     Args:
         path: a ``.onnx`` or ``.pt2`` file.
+
+    >>> import tempfile
+    >>> import torch
+    >>> from singleshot import export_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/a.pt2"
+    ...     done = export_model(torch.nn.Linear(4, 2), path, example=torch.zeros(1, 4), format="torch-export")
+    ...     facts = read_facts(path)
+    >>> facts["classes"], facts["inputs"][0]["shape"]
+    (2, ['batch', 4])
     """
     path = Path(path)
     if not path.is_file():

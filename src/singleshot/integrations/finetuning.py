@@ -60,6 +60,15 @@ def finetune(
         measure: the disagreement measure, see `singleshot.vwci_loss`.
         logits: finds the logits in the output of the model, as in `singleshot.sample`.
         progress: show progress bars, in a terminal or a notebook.
+
+    >>> import torch
+    >>> from torch.utils.data import DataLoader, TensorDataset
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2))
+    >>> inputs = torch.randn(200, 2)
+    >>> data = TensorDataset(inputs, (inputs[:, 0] > 0).long())
+    >>> done = finetune(model, DataLoader(data, batch_size=50), held_out=DataLoader(data, batch_size=100), epochs=2)
+    >>> sorted(done.after.metrics())[:3]
+    ['accuracy', 'adaptive_ece', 'aurc']
     """
     make = make_optimizer or adamw(learning_rate, weight_decay=0.0)
     before = evaluate(model, held_out, name="before", logits=logits, progress=progress)

@@ -142,7 +142,13 @@ def adafocal_loss(
 
 
 class AdaFocalLoss(ClassificationLoss):
-    """Module form of :func:`adafocal_loss`; update its ``gamma``, by default a new `AdaptiveGamma`, every epoch."""
+    """Module form of :func:`adafocal_loss`; update its ``gamma``, by default a new `AdaptiveGamma`, every epoch.
+
+    >>> loss = AdaFocalLoss()
+    >>> loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))
+    tensor(0.0151)
+    >>> loss.gamma.update(logits=torch.tensor([[4.0, 0.0]] * 10), labels=torch.tensor([0] * 7 + [1] * 3))  # held out
+    """
 
     function = staticmethod(adafocal_loss)
 

@@ -171,24 +171,40 @@ class _PenalizedLoss(ClassificationLoss):
 
 
 class MMCELoss(_PenalizedLoss):
-    """Module form of :func:`mmce_loss`, with the same options."""
+    """Module form of :func:`mmce_loss`, with the same options.
+
+    >>> MMCELoss(penalty=1.0)(torch.zeros(1, 2), torch.tensor([0]))
+    tensor(1.1931)
+    """
 
     name, function = "mmce", staticmethod(mmce_loss)
 
 
 class MDCALoss(_PenalizedLoss):
-    """Module form of :func:`mdca_loss`, with the same options."""
+    """Module form of :func:`mdca_loss`, with the same options.
+
+    >>> MDCALoss(penalty=1.0)(torch.zeros(1, 2), torch.tensor([0]))
+    tensor(1.1931)
+    """
 
     name, function = "mdca", staticmethod(mdca_loss)
 
 
 class DCALoss(_PenalizedLoss):
-    """Module form of :func:`dca_loss`, with the same options."""
+    """Module form of :func:`dca_loss`, with the same options.
+
+    >>> DCALoss(penalty=1.0)(torch.zeros(2, 2), torch.tensor([0, 1]))
+    tensor(0.6931)
+    """
 
     name, function = "dca", staticmethod(dca_loss)
 
 
 class SoftECELoss(_PenalizedLoss):
-    """Module form of :func:`soft_ece_loss`, with the same options."""
+    """Module form of :func:`soft_ece_loss`, with the same options.
+
+    >>> SoftECELoss(penalty=1.0)(torch.zeros(1, 2), torch.tensor([0]))
+    tensor(1.1931)
+    """
 
     name, function = "soft_ece", staticmethod(soft_ece_loss)

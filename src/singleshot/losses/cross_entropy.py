@@ -28,7 +28,11 @@ def cross_entropy_loss(
 
 
 class CrossEntropyLoss(ClassificationLoss):
-    """Module form of :func:`cross_entropy_loss`, with the same options."""
+    """Module form of :func:`cross_entropy_loss`, with the same options.
+
+    >>> CrossEntropyLoss()(torch.zeros(5, 2, 4), torch.tensor([0, 3]))
+    tensor(1.3863)
+    """
 
     function = staticmethod(cross_entropy_loss)
 
@@ -53,7 +57,11 @@ def label_smoothing_loss(
 
 
 class LabelSmoothingLoss(ClassificationLoss):
-    """Module form of :func:`label_smoothing_loss`, with the same options."""
+    """Module form of :func:`label_smoothing_loss`, with the same options.
+
+    >>> LabelSmoothingLoss(label_smoothing=0.1)(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))
+    tensor(0.2269)
+    """
 
     function = staticmethod(label_smoothing_loss)
 
@@ -86,7 +94,11 @@ def ci_loss(
 
 
 class CILoss(ClassificationLoss):
-    """Module form of :func:`ci_loss`, with the same options."""
+    """Module form of :func:`ci_loss`, with the same options.
+
+    >>> CILoss(beta=1.0)(torch.zeros(1, 4), torch.tensor([0]))
+    tensor(1.3863)
+    """
 
     function = staticmethod(ci_loss)
 
@@ -117,7 +129,11 @@ def entropy_ci_loss(
 
 
 class EntropyCILoss(ClassificationLoss):
-    """Module form of :func:`entropy_ci_loss`, with the same options."""
+    """Module form of :func:`entropy_ci_loss`, with the same options.
+
+    >>> EntropyCILoss(gamma=1.0)(torch.zeros(1, 4), torch.tensor([0]))
+    tensor(0.)
+    """
 
     function = staticmethod(entropy_ci_loss)
 
@@ -157,7 +173,11 @@ def margin_smoothing_loss(
 
 
 class MarginSmoothingLoss(ClassificationLoss):
-    """Module form of :func:`margin_smoothing_loss`, with the same options."""
+    """Module form of :func:`margin_smoothing_loss`, with the same options.
+
+    >>> MarginSmoothingLoss(penalty=0.1, margin=10.0)(torch.tensor([[20.0, 0.0]]), torch.tensor([0]))
+    tensor(0.5000)
+    """
 
     function = staticmethod(margin_smoothing_loss)
 
@@ -187,6 +207,10 @@ def brier_loss(
 
 
 class BrierLoss(ClassificationLoss):
-    """Module form of :func:`brier_loss`, with the same options."""
+    """Module form of :func:`brier_loss`, with the same options.
+
+    >>> BrierLoss()(torch.zeros(1, 4), torch.tensor([0]))
+    tensor(0.7500)
+    """
 
     function = staticmethod(brier_loss)

@@ -43,7 +43,11 @@ def miss(log_probs: Tensor) -> Tensor:
 
 
 class FocalLoss(ClassificationLoss):
-    """Module form of :func:`focal_loss`, with the same options."""
+    """Module form of :func:`focal_loss`, with the same options.
+
+    >>> FocalLoss(gamma=3.0)(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))
+    tensor(0.0002)
+    """
 
     function = staticmethod(focal_loss)
 
@@ -69,7 +73,11 @@ def flsd_loss(
 
 
 class FLSDLoss(ClassificationLoss):
-    """Module form of :func:`flsd_loss`, with the same options."""
+    """Module form of :func:`flsd_loss`, with the same options.
+
+    >>> FLSDLoss()(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
+    tensor(1.1275)
+    """
 
     function = staticmethod(flsd_loss)
 
@@ -106,7 +114,11 @@ def dual_focal_loss(
 
 
 class DualFocalLoss(ClassificationLoss):
-    """Module form of :func:`dual_focal_loss`, with the same options."""
+    """Module form of :func:`dual_focal_loss`, with the same options.
+
+    >>> DualFocalLoss(gamma=2.0)(torch.tensor([[1.0, 0.0]]), torch.tensor([0]))
+    tensor(0.0906)
+    """
 
     function = staticmethod(dual_focal_loss)
 

@@ -51,7 +51,14 @@ class Bins:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CalibrationResult:
-    """The metrics of a `Calibration`. ``print`` and notebooks show all of them."""
+    """The metrics of a `Calibration`. ``print`` and notebooks show all of them.
+
+    >>> calibration = Calibration(bins=2)
+    >>> calibration.update(probs=[[0.9, 0.1], [0.3, 0.7]], labels=[0, 0])
+    >>> result = calibration.compute()
+    >>> result.count, result.accuracy, round(result.ece, 6), result.bins.count
+    (2, 0.5, 0.3, tensor([0, 2]))
+    """
 
     count: int
     accuracy: float

@@ -186,6 +186,10 @@ def plot_ece_against_passes(
         methods: by legend entry, the ECE of each seed by the number of passes.
         ax: the axes to draw on; a new figure by default.
         title: title of the axes.
+
+    >>> ax = plot_ece_against_passes({"VWCI": {2: [0.10, 0.12], 5: [0.08, 0.09]}})  # two seeds each
+    >>> ax.get_ylabel()
+    'ECE'
     """
     for name, eces in check_curves("methods", methods).items():
         if not eces or not all(values and np.isfinite(values).all() for values in eces.values()):

@@ -16,6 +16,11 @@ def temperature_case1(train_logits: Tensor, train_labels: Tensor) -> Temperature
 
     The temperature is too low, because the accuracy is higher on training examples. If all of them are classified
     correctly, no temperature is optimal; a bound is returned with a warning.
+
+    >>> import torch
+    >>> logits, labels = torch.tensor([[4.0, 0.0]] * 10), torch.tensor([0] * 9 + [1])
+    >>> round(temperature_case1(logits, labels).temperature, 3)
+    1.82
     """
     return TemperatureScaling.fit(train_logits, train_labels)
 

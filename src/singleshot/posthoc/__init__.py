@@ -27,5 +27,12 @@ SCALINGS: dict[str, type[Scaling]] = {
 
 
 def load_scaling(path: str | PathLike[str]) -> Scaling:
-    """Read a scaling of any method that ``save`` has written. No code in the file is run."""
+    """Read a scaling of any method that ``save`` has written. No code in the file is run.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     TemperatureScaling(temperature=1.5).save(f"{folder}/scaling.json")
+    ...     load_scaling(f"{folder}/scaling.json")
+    TemperatureScaling(temperature=1.5)
+    """
     return read_scaling(Path(path), SCALINGS)

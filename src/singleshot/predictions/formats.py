@@ -70,6 +70,16 @@ def read_predictions(
         predicted: name of the array or column of predicted classes, if the scores are only their confidence.
         positive: name of the positive class, if the scores are only those of the positive class.
         normalize: divide each row of probabilities by its sum, which must be positive.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from singleshot import write_predictions
+    >>> logits, labels = np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([0, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_predictions(f"{folder}/a.npz", [(logits, labels)], class_names=("cat", "dog"))
+    ...     predictions = read_predictions(f"{folder}/a.npz")
+    >>> predictions.kind, predictions.class_names
+    ('logits', ('cat', 'dog'))
     """
     path = Path(path)
     if kind is not None:

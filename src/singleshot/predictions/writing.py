@@ -36,6 +36,12 @@ def write_predictions(
         class_names: a name for each class.
         pass_logits: T stochastic passes (T, N, C) over all examples, from `singleshot.sample`, for
             ``singleshot report`` to show where they disagree; may be memory-mapped.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_predictions(f"{folder}/a.npz", [(np.zeros((2, 3)), np.array([0, 2]))])
+    ...     sorted(np.load(f"{folder}/a.npz"))
+    ['labels', 'logits']
     """
     path = Path(path)
     if path.suffix.lower() != ".npz":

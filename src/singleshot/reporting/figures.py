@@ -40,6 +40,13 @@ def plot_reliability(
     The plotted numbers are ``result.bins``; empty bins are left blank. Each accuracy has a Wilson interval at the
     confidence ``level``, or none if it is None. By default, the diagram is a new figure with a legend; on given axes it
     has no legend.
+
+    >>> from singleshot import Calibration
+    >>> calibration = Calibration(bins=10)
+    >>> calibration.update(probs=[[0.9, 0.1], [0.3, 0.7]], labels=[0, 0])
+    >>> ax = plot_reliability(calibration.compute())  # ax.figure.savefig("reliability.png")
+    >>> ax.get_xlabel()
+    'confidence'
     """
     check_type("result", result, CalibrationResult)
     is_new = ax is None
@@ -93,6 +100,13 @@ def plot_coverage(
 
     ``results`` are results of `Calibration.compute` by their name in the legend. The plotted numbers are
     ``result.bins.coverage()`` at the thresholds ``result.bins.lower``.
+
+    >>> from singleshot import Calibration
+    >>> calibration = Calibration(bins=10)
+    >>> calibration.update(probs=[[0.9, 0.1], [0.3, 0.7]], labels=[0, 0])
+    >>> ax = plot_coverage({"a network": calibration.compute()})
+    >>> ax.get_ylabel()
+    'coverage'
     """
     check_curves("results", results)
     points = {name: (one.bins.lower.numpy(), one.bins.coverage().numpy()) for name, one in results.items()}
@@ -107,6 +121,12 @@ def plot_risk_coverage(curves: Mapping[str, RiskCoverage], *, ax: Axes | None = 
 
     A good confidence gives a curve that stays low and rises late. ``curves`` are results of `risk_coverage` by their
     name in the legend. The plotted numbers are ``curve.coverage`` and ``curve.risk``.
+
+    >>> from singleshot import Examples, risk_coverage
+    >>> examples = Examples.of(probs=[[0.9, 0.1], [0.3, 0.7]], labels=[0, 0])
+    >>> ax = plot_risk_coverage({"a network": risk_coverage(examples)})
+    >>> ax.get_xlabel()
+    'coverage'
     """
     shown = check_curves("curves", curves).values()
     # The first few examples may all be wrong: a risk of 1 there would flatten the rest of the plot.
@@ -121,6 +141,14 @@ def plot_variance(histogram: VarianceBins, *, ax: Axes | None = None, title: str
 
     ``histogram`` is the result of `VarianceHistogram.compute`. The axis ends at the last non-empty bin; empty bins
     before it are left blank.
+
+    >>> import torch
+    >>> from singleshot import VarianceHistogram
+    >>> histogram = VarianceHistogram(bins=10)
+    >>> histogram.update(logits=torch.tensor([[[2.0, 0.0]], [[0.0, 2.0]]]), labels=torch.tensor([0]))  # two passes
+    >>> ax = plot_variance(histogram.compute())
+    >>> ax.get_xlabel()
+    'normalized variance (1 examples)'
     """
     check_type("histogram", histogram, VarianceBins)
     ax = new_axes() if ax is None else ax

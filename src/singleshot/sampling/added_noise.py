@@ -68,7 +68,13 @@ def add_noise(model: nn.Module, p: float = 0.2, where: str | Iterable[str] = "he
 
 
 def remove_noise(model: nn.Module) -> tuple[str, ...]:
-    """Remove the dropout that `add_noise` added, and return the names of its layers."""
+    """Remove the dropout that `add_noise` added, and return the names of its layers.
+
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> added = add_noise(model, p=0.5)
+    >>> remove_noise(model)
+    ('2',)
+    """
     found = []
     for name, module in list(model.named_modules()):
         ours = [key for key, hook in module._forward_pre_hooks.items() if hook is _drop]

@@ -184,6 +184,15 @@ def export_run(
     """Write the single-shot classifier of a run: uint8 images (N, channels, H, W) to logits and probabilities.
 
     The format is ``onnx`` or ``torch-export``, the weights are ``last`` or ``best``; see `export_model`.
+
+    >>> import tempfile
+    >>> from singleshot.training import Recipe, train
+    >>> recipe = Recipe(dataset="digits", model="small_cnn", image_size=8, train_images=100, epochs=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train(recipe, f"{folder}/run")
+    ...     done = export_run(f"{folder}/run", f"{folder}/digits.pt2", format="torch-export")
+    >>> done.facts["dataset"], done.facts["inputs"][0]["shape"]
+    ('digits', ['batch', 1, 8, 8])
     """
     run = Run.open(folder)
     size = run.recipe.image_size

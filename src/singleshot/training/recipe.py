@@ -53,7 +53,14 @@ STRENGTHS: dict[LossName, str] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings of a training run: the same recipe gives the same weights."""
+    """The settings of a training run: the same recipe gives the same weights.
+
+    ``singleshot train --help`` explains every field.
+
+    >>> recipe = Recipe(dataset="digits", model="vgg16", loss="vwci", epochs=30)
+    >>> recipe.batch_size, recipe.learning_rate, recipe.seed
+    (64, 0.1, 0)
+    """
 
     # Data
     dataset: str = "cifar100"  # a name from `singleshot data list`, or a folder of images by class

@@ -63,7 +63,17 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class Run:
-    """A training run in a folder."""
+    """A training run in a folder.
+
+    >>> import tempfile
+    >>> from singleshot.training import train
+    >>> recipe = Recipe(dataset="digits", model="small_cnn", image_size=8, train_images=100, epochs=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     finished = train(recipe, folder)
+    ...     run = Run.open(folder)
+    >>> run.info.class_names[:3]
+    ('0', '1', '2')
+    """
 
     folder: Path
     recipe: Recipe

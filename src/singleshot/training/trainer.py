@@ -43,6 +43,14 @@ def train(
         checkpoint_seconds: maximum time between checkpoints; the best epoch and the end are saved as well.
         tensorboard: write TensorBoard logs to ``output/tensorboard`` as well.
         callback: called after every step and evaluation.
+
+    >>> import tempfile
+    >>> recipe = Recipe(dataset="digits", model="small_cnn", image_size=8, train_images=100, epochs=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train(recipe, folder)
+    ...     model = run.load_model()
+    >>> run.recipe.epochs, model.training
+    (1, False)
     """
     if not isinstance(recipe, Recipe):
         raise TypeError(f"recipe must be a Recipe, got {type(recipe).__name__}; use Recipe(...) or preset(...)")
