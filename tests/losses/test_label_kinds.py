@@ -140,10 +140,15 @@ def test_soft_labels_of_batch_losses_have_an_expected_accuracy() -> None:
 
 
 def test_soft_labels_and_weights_equal_torch() -> None:
+    """The weights multiply the cross-entropy of the classes, and not the calibration error of a batch."""
     logits = random(6, 4)
     soft = random(6, 4, seed=1).softmax(1)
     weight = torch.tensor([0.5, 1.0, 2.0, 4.0], dtype=torch.float64)
     for reduction in ("none", "sum", "mean"):
+        for loss in (ss.mmce_loss, ss.mdca_loss, ss.dca_loss, ss.soft_ece_loss):
+            error = loss(logits, soft, reduction=reduction) - F.cross_entropy(logits, soft, reduction=reduction)
+            reference = F.cross_entropy(logits, soft, weight=weight, reduction=reduction)
+            torch.testing.assert_close(loss(logits, soft, weight=weight, reduction=reduction), reference + error)
         for smoothing in (0.0, 0.2):
             torch.testing.assert_close(
                 ss.label_smoothing_loss(logits, soft, label_smoothing=smoothing, weight=weight, reduction=reduction),
