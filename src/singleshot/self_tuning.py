@@ -86,7 +86,7 @@ class SelfTunedStrength:
         Invalid examples raise an error and change nothing.
 
         Args:
-            logits: (N, C), of a plain forward pass in evaluation mode over held-out examples.
+            logits: (N, C), or (N, 1) of a binary classifier, of a plain forward pass in evaluation mode over held-out examples.
             labels: (N,) class indices.
         """
         logits, labels = examples_of_all_processes(logits, labels)

@@ -129,6 +129,15 @@ def check_labels(labels: Tensor, examples: int, classes: int, *, ignore_index: i
     return labels
 
 
+def check_several_classes(logits: Tensor) -> None:
+    """Refuse the one logit of a binary classifier, whose softmax would be 1."""
+    if logits.shape[-1] == 1:
+        raise ValueError(
+            f"logits must have at least two classes, got shape {tuple(logits.shape)}; for the one logit of a binary "
+            "classifier, pass torch.cat([torch.zeros_like(logits), logits], dim=-1)"
+        )
+
+
 def check_passes(logits: Tensor) -> None:
     """Check that logits (T, B, C) hold at least two stochastic passes."""
     if len(logits) < 2:
@@ -182,13 +191,6 @@ def as_tensor(values: Any, name: str) -> Tensor:
         raise TypeError(f"{name} cannot be converted to a tensor: {error}") from None
     except (ValueError, RuntimeError) as error:
         raise ValueError(f"{name} cannot be converted to a tensor: {error}") from None
-
-
-def fitting_set(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    """Return finite logits (N, C) and labels (N,) in [0, C), from tensors, arrays or lists."""
-    logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
-    check_logits(logits, ("(N, C)",))
-    return logits, check_labels(labels, *logits.shape)
 
 
 def first_true(mask: Tensor) -> int:

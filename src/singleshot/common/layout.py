@@ -15,7 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, check_labels, check_scores, check_tensor
+from singleshot.common.checks import (
+    as_tensor,
+    check_labels,
+    check_logits,
+    check_scores,
+    check_several_classes,
+    check_tensor,
+)
 
 
 def has_passes(scores: Tensor, labels: Tensor) -> bool:
@@ -94,6 +101,19 @@ def counted_examples(
         return scores[0], labels
     counted = labels != ignore_index
     return scores[0][counted.to(scores.device)], labels[counted]
+
+
+def fitting_set(logits: Any, labels: Any, *, one_logit: bool = False) -> tuple[Tensor, Tensor]:
+    """Return finite logits (N, C) and labels (N,) in [0, C), from tensors, arrays or lists.
+
+    With ``one_logit``, logits (N,) or (N, 1) are those of a binary classifier and become two classes.
+    """
+    logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
+    if one_logit and (logits.ndim == labels.ndim == 1 or logits.shape[1:] == (1,)):
+        logits = two_classes(logits.reshape(-1, 1), "logits")
+    check_logits(logits, ("(N, C)",))
+    check_several_classes(logits)
+    return logits, check_labels(labels, *logits.shape)
 
 
 def class_indices(labels: Any, classes: Sequence[Any] | None) -> Tensor:
