@@ -163,5 +163,5 @@ def test_a_model_that_predicts_the_next_token_is_refused(tmp_path: Path) -> None
     """Its labels are the input: its own loss shifts them by one."""
     model = bert(kind="BertLMHeadModel", is_decoder=True)
     trainer = trainer_of(model, tmp_path)
-    with pytest.raises(ValueError, match="BertLMHeadModel has its own loss of a sequence.*ForTokenClassification"):
+    with pytest.raises(ValueError, match=r"BertLMHeadModel has its own loss of a sequence.*ForTokenClassification"):
         trainer.compute_loss(model.train(), {"input_ids": Rows().ids, "labels": Rows().ids})

@@ -20,7 +20,8 @@ def is_distributed() -> bool:
 def examples_of_all_processes(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
     """Check the examples of this process and return those of all, in the order of the ranks, on the CPU.
 
-    One logit becomes two classes. A process may have no examples. Invalid ones in any process raise the same error in every process.
+    One logit becomes two classes. A process may have no examples. Invalid ones in any process raise the same error in
+    every process.
     """
     if not is_distributed():
         logits, labels = fitting_set(logits, labels, one_logit=True)

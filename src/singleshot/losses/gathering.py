@@ -14,7 +14,8 @@ def gather_batch(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the logits and labels of all processes, in the order of the ranks; in a single process, the given ones.
 
     With the result, any loss has the value of the global batch in every process, and under DistributedDataParallel,
-    which averages gradients, also its gradient. Every process must call this. Batches may differ in size, and some be empty.
+    which averages gradients, also its gradient. Every process must call this. Batches may differ in size
+    and be empty.
 
     >>> logits, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
     >>> gather_batch(logits, labels)[0] is logits

@@ -153,8 +153,8 @@ class TemperatureScaling(Scaling):
 
         The NLL is convex in the inverse temperature b = 1/τ. The root of its slope is found by Newton's method,
         safeguarded by bisection. If every label has the largest logit, or the logits are no better than chance, no
-        finite τ > 0 minimises it: the result is then a bound, with a warning. Logits (N,) or (N, 1) are those of a binary
-        classifier: its probability is sigmoid(z / τ).
+        finite τ > 0 minimises it: the result is then a bound, with a warning. Logits (N,) or (N, 1) are those of a
+        binary classifier, whose probability is sigmoid(z / τ).
         """
         best = best_temperature(*fitting_set(logits, labels, one_logit=True))
         if isinstance(best, NoFiniteTemperature):
