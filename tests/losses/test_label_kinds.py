@@ -156,6 +156,30 @@ def test_soft_labels_and_weights_equal_torch() -> None:
             )
 
 
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        (torch.tensor([1, 3, 2]), ValueError, r"1 of 3 do not, .* = 3\. They lie in 1 … 3: if they are counted from 1, sub"),
+        (torch.tensor([0, 3, 2]), ValueError, r"labels\[1\] = 3$"),
+        (torch.tensor([0.0, 1.0, 2.0]), TypeError, "got torch.float32.*convert class indices to integers"),
+        (torch.eye(3).long(), ValueError, r"got .*\(3, 3\); for one-hot labels, pass labels\.argmax\(1\)"),
+    ],
+)
+def test_labels_of_another_kind_are_an_error_that_says_what_to_do(
+    labels: Tensor, error: type[Exception], message: str
+) -> None:
+    logits = random(3, 3)
+    with pytest.raises(error, match=message):
+        ss.cross_entropy_loss(logits, labels)
+    with pytest.raises(error, match=message):
+        ss.vwci_loss(random(4, 3, 3), labels)
+    for use in (ss.evaluate, ss.TemperatureScaling.fit):
+        with pytest.raises(error, match=message):
+            use(logits, labels)
+        with pytest.raises(TypeError if use is ss.evaluate else ValueError, match=r"pass labels\.argmax\(1\)"):
+            use(logits, torch.eye(3))
+
+
 @every_loss
 def test_invalid_soft_labels_are_named(name: str) -> None:
     loss, logits = ss.create_loss(name), random(3, 2, 4)

@@ -22,6 +22,7 @@ from singleshot.common.checks import (
     check_scores,
     check_several_classes,
     check_tensor,
+    index_hint,
 )
 
 
@@ -38,21 +39,22 @@ def by_example(scores: Tensor, labels: Tensor, *, name: str = "logits") -> tuple
     check_tensor("labels", labels)
     is_soft = labels.is_floating_point()
     passes = int(has_passes(scores, labels))
-    if not (passes or scores.ndim == labels.ndim + (0 if is_soft else 1)) or scores.ndim < 2:
+    fits = passes or scores.ndim == labels.ndim + (0 if is_soft else 1)
+    if not fits or scores.ndim < 2 or (is_soft and labels.ndim < 2):
         if is_soft and scores.ndim > 1:
-            raise TypeError(_soft_shape(scores, labels, scores.shape[-2:]))
+            raise TypeError(_soft_shape(scores, labels))
         raise ValueError(
             f"{name} must have shape (B, C) or (T, B, C) for labels (B,), or (B, C, ...) or (T, B, C, ...) for labels "
-            f"(B, ...), got {tuple(scores.shape)} for labels {tuple(labels.shape)}"
+            f"(B, ...), got {tuple(scores.shape)} for labels {tuple(labels.shape)}{index_hint(labels, scores.shape)}"
         )
     one_pass = scores.shape[passes:]
     examples = (one_pass[0], *one_pass[2:])
     if is_soft and labels.shape != one_pass:
-        raise ValueError(_soft_shape(scores, labels, one_pass))
+        raise ValueError(_soft_shape(scores, labels))
     if not is_soft and labels.shape != examples:
         raise ValueError(
             f"labels must have shape {examples}, one per example, got {tuple(labels.shape)}"
-            + _class_last_hint(scores, labels, passes, name)
+            + (_class_last_hint(scores, labels, passes, name) or index_hint(labels, scores.shape))
         )
     scores = scores if passes else scores.unsqueeze(0)
     scores = scores.movedim(2, -1).reshape(len(scores), -1, one_pass[1])
@@ -88,7 +90,10 @@ def counted_examples(
     if scores.ndim == labels.ndim == 1:
         scores = scores.unsqueeze(1)
     if labels.is_floating_point():
-        raise TypeError(f"labels must be integer class indices, got {labels.dtype}; metrics take no soft labels")
+        raise TypeError(
+            f"labels must be integer class indices, got {labels.dtype}; metrics take no soft labels"
+            + index_hint(labels, scores.shape)
+        )
     if has_passes(scores, labels):
         raise ValueError(
             f"{name} must have shape (N, C), or (N, C, ...) for labels (N, ...), got {tuple(scores.shape)} for labels "
@@ -135,10 +140,11 @@ def class_indices(labels: Any, classes: Sequence[Any] | None) -> Tensor:
     return torch.from_numpy(index)
 
 
-def _soft_shape(scores: Tensor, labels: Tensor, wanted: Sequence[int]) -> str:
+def _soft_shape(scores: Tensor, labels: Tensor) -> str:
+    wanted = scores.shape[-max(labels.ndim, 2) :]
     return (
         f"labels must be integer class indices, got {labels.dtype} of shape {tuple(labels.shape)}; soft labels need "
-        f"the shape of one pass, {tuple(wanted)} of logits {tuple(scores.shape)}"
+        f"the shape of one pass, {tuple(wanted)} of logits {tuple(scores.shape)}" + index_hint(labels, ())
     )
 
 
