@@ -159,7 +159,11 @@ def test_soft_labels_and_weights_equal_torch() -> None:
 @pytest.mark.parametrize(
     ("labels", "error", "message"),
     [
-        (torch.tensor([1, 3, 2]), ValueError, r"1 of 3 do not, .* = 3\. They lie in 1 … 3: if they are counted from 1, sub"),
+        (
+            torch.tensor([1, 3, 2]),
+            ValueError,
+            r"1 of 3 do not, .* = 3\. They lie in 1 … 3: if they are counted",
+        ),
         (torch.tensor([0, 3, 2]), ValueError, r"labels\[1\] = 3$"),
         (torch.tensor([0.0, 1.0, 2.0]), TypeError, "got torch.float32.*convert class indices to integers"),
         (torch.eye(3).long(), ValueError, r"got .*\(3, 3\); for one-hot labels, pass labels\.argmax\(1\)"),
