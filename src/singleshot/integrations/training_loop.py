@@ -42,7 +42,8 @@ class Training:
     title: str | None = None
 
     def __post_init__(self) -> None:
-        check_arguments(self.model, check_size("samples", self.samples, 2), self.gradient_passes, logits=self.logits)
+        check_size("samples", self.samples, least=2 if isinstance(self.loss, VWCILoss) else 1)
+        check_arguments(self.model, self.samples, self.gradient_passes, logits=self.logits)
         check_size("epochs", self.epochs, least=1)
         if not isinstance(self.loader, Iterable):
             raise TypeError(f"loader must give batches, got {type(self.loader).__name__}")
