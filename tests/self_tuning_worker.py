@@ -29,7 +29,7 @@ def main(folder: Path) -> None:
     bad_in_one = {
         "NaN": (nan, labels),
         "text": ("logits", labels),
-        "one dimension": (logits[0], labels),
+        "three dimensions": (logits.unsqueeze(0), labels),
         "classes": (logits[:, :3], labels.clamp(max=2)),
         "rows": (logits[:-1], labels) if rank == 0 else (logits, labels[:-1]),  # as many in total
     }

@@ -24,7 +24,6 @@ _RANGES = {  # first, least and largest odds (label_smoothing) or value (the oth
     "ci": (_ODDS, 1e-3, 9.0),
     "focal": (1.0, 1e-2, 20.0),
 }
-LOSSES = tuple(_RANGES)
 
 
 class SelfTunedStrength:
@@ -51,7 +50,7 @@ class SelfTunedStrength:
     """
 
     def __init__(self, loss: str = "vwci", *, gain: float = 1.0) -> None:
-        check_choice("loss", loss, LOSSES)
+        check_choice("loss", loss, tuple(_RANGES))
         check_range("gain", gain, "(0, inf)")
         self.loss = loss
         self.gain = float(gain)
@@ -86,7 +85,8 @@ class SelfTunedStrength:
         Invalid examples raise an error and change nothing.
 
         Args:
-            logits: (N, C), of a plain forward pass in evaluation mode over held-out examples.
+            logits: (N, C), or (N, 1) of a binary classifier, of a plain forward pass in evaluation mode over held-out
+                examples.
             labels: (N,) class indices.
         """
         logits, labels = examples_of_all_processes(logits, labels)

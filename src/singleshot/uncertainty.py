@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import check_choice, check_logits, check_passes, values_can_be_read
+from singleshot.common.checks import check_choice, check_logits, check_passes, check_several_classes, values_can_be_read
 
 DisagreementMeasure = Callable[[Tensor], Tensor]
 """Maps log-probabilities (T, B, C) to a normalized variance (B,) in [0, 1] that is 0 if the passes agree."""
@@ -123,11 +123,7 @@ def apply_measure(measure: DisagreementMeasure, log_probs: Tensor) -> Tensor:
 def log_probabilities(logits: Tensor) -> Tensor:
     """Check logits (T, B, C) and return their log-softmax."""
     check_logits(logits, ("(T, B, C)",))
-    if logits.shape[-1] == 1:
-        raise ValueError(
-            f"logits must have at least two classes, got shape {tuple(logits.shape)}; for the one logit of a binary "
-            "classifier, pass torch.cat([torch.zeros_like(logits), logits], dim=-1)"
-        )
+    check_several_classes(logits)
     return finite_log_softmax(logits)
 
 

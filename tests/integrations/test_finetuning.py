@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import singleshot as ss
-from singleshot.integrations.training_loop import adamw, train_epochs
+from singleshot.integrations.training_loop import Training, adamw
 
 Loader = DataLoader[tuple[Tensor, ...]]
 
@@ -26,7 +27,7 @@ def digits(labelled: int = 200) -> tuple[Loader, Loader]:
 def trained(loader: Loader, epochs: int = 100) -> nn.Sequential:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
-    train_epochs(model, loader, epochs=epochs, make_optimizer=adamw(3e-3, 0.0), loss="cross_entropy")
+    Training(model, loader, epochs=epochs, make_optimizer=adamw(3e-3, 0.0), loss=ss.CrossEntropyLoss()).run()
     return model
 
 
@@ -89,6 +90,32 @@ def test_errors_leave_the_modes_as_they_were() -> None:
         ss.finetune(model, loader, held_out=held_out)
     assert not model.training
     with pytest.raises(ValueError, match="the loader has no batches"):
-        ss.finetune(model, [], held_out=held_out)
-    with pytest.raises(ValueError, match="learning_rate must lie in"):
-        ss.finetune(model, loader, held_out=held_out, learning_rate=-1)
+        ss.finetune(model, iter(()), held_out=held_out)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"model": torch.zeros}, TypeError, "model must be an nn.Module"),
+        ({"model": nn.Dropout()}, ValueError, "Dropout has no parameters to train"),
+        ({"loader": 5}, TypeError, "loader must give batches, got int"),
+        ({"loader": []}, ValueError, "the loader has no batches"),
+        ({"epochs": 0}, ValueError, "epochs must be a whole number of at least 1, got 0"),
+        ({"learning_rate": -1}, ValueError, "learning_rate must lie in"),
+        ({"make_optimizer": torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)}, TypeError, "make_optimizer must"),
+        ({"samples": 1}, ValueError, "samples must be a whole number of at least 2, got 1"),
+        ({"gradient_passes": 6}, ValueError, "gradient_passes must be at most samples=5, got 6"),
+        ({"measure": "bold"}, ValueError, "measure='bold' is unknown"),
+        ({"logits": "scores"}, TypeError, "logits must be a function of the model's output, got str"),
+    ],
+)
+def test_arguments_are_checked_before_the_first_evaluation(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    class Unread:
+        def __iter__(self) -> Any:
+            raise AssertionError("the model was evaluated")
+
+    given = {"model": nn.Sequential(nn.Dropout(), nn.Linear(64, 10)), "loader": digits(60)[0], **options}
+    with pytest.raises(error, match=message):
+        ss.finetune(given.pop("model"), given.pop("loader"), held_out=Unread(), **given)

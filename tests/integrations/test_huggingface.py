@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+import oracle
 import singleshot as ss
 
 transformers = pytest.importorskip("transformers")
@@ -31,7 +33,7 @@ class Rows(Dataset[dict[str, Tensor]]):
         return {"input_ids": self.ids[index], "labels": self.labels[index]}
 
 
-def bert(dropout: float = 0.1) -> Any:
+def bert(dropout: float = 0.1, kind: str = "BertForSequenceClassification", labels: int = 3, **changes: Any) -> Any:
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=30,
@@ -40,17 +42,20 @@ def bert(dropout: float = 0.1) -> Any:
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=8,
-        num_labels=3,
+        num_labels=labels,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
+        **changes,
     )
-    return transformers.BertForSequenceClassification(config)
+    return getattr(transformers, kind)(config)
 
 
-def trainer_of(model: Any, folder: Path, *, kind: Any = VWCITrainer, arguments: dict[str, Any] | None = None) -> Any:
+def trainer_of(
+    model: Any, folder: Path, *, kind: Any = VWCITrainer, data: Any = Rows, arguments: dict[str, Any] | None = None
+) -> Any:
     given = {"max_steps": 2, "report_to": "none", "use_cpu": True, "disable_tqdm": True, **(arguments or {})}
     options = transformers.TrainingArguments(folder, **given)
-    return kind(model, options, train_dataset=Rows(), eval_dataset=Rows(8), compute_metrics=calibration_metrics)
+    return kind(model, options, train_dataset=data(), eval_dataset=data(8), compute_metrics=calibration_metrics)
 
 
 def test_the_loss_in_training_and_in_evaluation(tmp_path: Path) -> None:
@@ -111,3 +116,52 @@ def test_a_second_loss_is_refused(tmp_path: Path) -> None:
     smoothed = transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, label_smoothing_factor=0.1)
     with pytest.raises(ValueError, match="leave out label_smoothing_factor and compute_loss_func"):
         VWCITrainer(bert(), args=smoothed)
+
+
+class Tokens(Rows):
+    """A label per token, -100 for padding, of L = 6 tokens and the last example without any."""
+
+    def __init__(self, rows: int = 16) -> None:
+        super().__init__(rows)
+        self.labels = self.ids % 3
+        self.labels[torch.arange(6) >= 1 + torch.arange(rows).unsqueeze(1) % 6] = -100
+        self.labels[-1] = -100
+
+
+@pytest.mark.parametrize("classes", [3, 6])  # 6 is the number of tokens
+def test_token_classification_equals_a_plain_computation(classes: int, tmp_path: Path) -> None:
+    model = bert(0.3, "BertForTokenClassification", labels=classes).double()
+    tokens = Tokens()
+    trainer = trainer_of(model, tmp_path)
+    torch.manual_seed(3)
+    loss = trainer.compute_loss(model.train(), {"input_ids": tokens.ids, "labels": tokens.labels})
+    torch.manual_seed(3)
+    passes = ss.sample(model, input_ids=tokens.ids, samples=5).detach().numpy()
+    counted = tokens.labels.numpy() != -100
+    rows, labels = passes[:, counted], tokens.labels.numpy()[counted]
+    alpha = oracle.alpha(rows, "bhattacharyya")
+    expected = (1 - alpha) * oracle.ground_truth(rows, labels) + alpha * oracle.uniform(rows)
+    assert float(loss.detach()) == pytest.approx(expected.mean(), abs=1e-10)
+    metrics = calibration_metrics(SimpleNamespace(predictions=passes[0], label_ids=tokens.labels.numpy()))
+    plain = oracle.calibration(oracle.softmax(rows[0]), labels, 20)
+    assert {name: metrics[name] for name in ("accuracy", "ece", "nll")} == pytest.approx(
+        {name: plain[name] for name in ("accuracy", "ece", "nll")}, abs=1e-10
+    )
+
+
+def test_a_token_classifier_is_trained_and_evaluated(tmp_path: Path) -> None:
+    model = bert(kind="BertForTokenClassification")
+    arguments = {"max_steps": 60, "learning_rate": 1e-2}
+    trainer = trainer_of(model, tmp_path, data=Tokens, arguments=arguments)
+    trainer.train()
+    metrics = trainer.evaluate()
+    assert metrics["eval_accuracy"] > 0.9  # the label of a token is its number modulo 3
+    assert metrics["eval_nll"] == pytest.approx(metrics["eval_loss"], rel=0.05)
+
+
+def test_a_model_that_predicts_the_next_token_is_refused(tmp_path: Path) -> None:
+    """Its labels are the input: its own loss shifts them by one."""
+    model = bert(kind="BertLMHeadModel", is_decoder=True)
+    trainer = trainer_of(model, tmp_path)
+    with pytest.raises(ValueError, match=r"BertLMHeadModel has its own loss of a sequence.*ForTokenClassification"):
+        trainer.compute_loss(model.train(), {"input_ids": Rows().ids, "labels": Rows().ids})

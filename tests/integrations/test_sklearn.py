@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import singleshot as ss
+from singleshot.common.loss_names import LossName
 
 
 @parametrize_with_checks([ss.SingleShotClassifier(epochs=8)])  # type: ignore[untyped-decorator]
@@ -56,6 +57,33 @@ def test_a_search_in_a_pipeline() -> None:
     assert search.score(features, targets) > -1.0
 
 
+def test_every_loss_of_the_registry() -> None:
+    features, targets = load_iris(return_X_y=True)
+    found = {}
+    for loss in get_args(LossName):
+        if loss == "adafocal":
+            continue
+        samples = 5 if loss == "vwci" else 1
+        model = ss.SingleShotClassifier(loss=loss, samples=samples, epochs=60, random_state=0).fit(features, targets)
+        assert model.score(features, targets) > 0.9, loss
+        found[loss] = model.predict_proba(features)[0, 0]
+    assert len(set(found.values())) == len(found)
+
+
+def test_a_search_for_the_options_of_a_loss() -> None:
+    features, targets = load_iris(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), ss.SingleShotClassifier(epochs=10, random_state=0))
+    name = "singleshotclassifier__loss"
+    grid = [
+        {name: ["label_smoothing"], f"{name}_options": [None, {"strength": 0.1}, {"strength": 0.5}]},
+        {name: ["margin_smoothing"], f"{name}_options": [{"margin": 0.1}, {"strength": 1.0, "margin": 0.1}]},
+    ]
+    search = GridSearchCV(pipeline, grid, scoring="neg_log_loss", cv=2, error_score="raise").fit(features, targets)
+    first, *others = search.cv_results_["mean_test_score"]
+    assert first == others[0]  # 0.1 is the usual strength
+    assert len({first, *others}) == 4
+
+
 def test_the_seed_decides_the_network_and_nothing_else_is_changed() -> None:
     features, targets = load_iris(return_X_y=True)
     model = ss.SingleShotClassifier(epochs=2, random_state=3)
@@ -83,7 +111,9 @@ def test_an_own_network() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"loss": "focal"}, "loss='focal' is unknown; choose one of vwci, cross_entropy"),
+        ({"loss": "hinge"}, "loss='hinge' is unknown; choose one of cross_entropy, label_smoothing"),
+        ({"loss": "adafocal"}, "loss='adafocal' follows held-out examples"),
+        ({"loss": "focal", "loss_options": {"strength": -1.0}}, "gamma must lie in"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\)"),
         ({"dropout": 0.0}, "has no noise"),
         ({"hidden": (0,)}, "a size in hidden must be a whole number of at least 1"),
@@ -91,7 +121,7 @@ def test_an_own_network() -> None:
         ({"batch_size": 0}, "batch_size must be"),
         ({"learning_rate": 0.0}, "learning_rate must lie in"),
         ({"measure": "entropy"}, "measure"),
-        ({"samples": 1}, "at least 2 stochastic passes"),
+        ({"samples": 1}, "samples must be a whole number of at least 2, got 1"),
     ],
 )
 def test_errors(options: dict[str, Any], message: str) -> None:

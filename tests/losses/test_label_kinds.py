@@ -140,15 +140,48 @@ def test_soft_labels_of_batch_losses_have_an_expected_accuracy() -> None:
 
 
 def test_soft_labels_and_weights_equal_torch() -> None:
+    """The weights multiply the cross-entropy of the classes, and not the calibration error of a batch."""
     logits = random(6, 4)
     soft = random(6, 4, seed=1).softmax(1)
     weight = torch.tensor([0.5, 1.0, 2.0, 4.0], dtype=torch.float64)
     for reduction in ("none", "sum", "mean"):
+        for loss in (ss.mmce_loss, ss.mdca_loss, ss.dca_loss, ss.soft_ece_loss):
+            error = loss(logits, soft, reduction=reduction) - F.cross_entropy(logits, soft, reduction=reduction)
+            reference = F.cross_entropy(logits, soft, weight=weight, reduction=reduction)
+            torch.testing.assert_close(loss(logits, soft, weight=weight, reduction=reduction), reference + error)
         for smoothing in (0.0, 0.2):
             torch.testing.assert_close(
                 ss.label_smoothing_loss(logits, soft, label_smoothing=smoothing, weight=weight, reduction=reduction),
                 F.cross_entropy(logits, soft, weight=weight, label_smoothing=smoothing, reduction=reduction),
             )
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        (
+            torch.tensor([1, 3, 2]),
+            ValueError,
+            r"1 of 3 do not, .* = 3\. They lie in 1 … 3: if they are counted",
+        ),
+        (torch.tensor([0, 3, 2]), ValueError, r"labels\[1\] = 3$"),
+        (torch.tensor([0.0, 1.0, 2.0]), TypeError, "got torch.float32.*convert class indices to integers"),
+        (torch.eye(3).long(), ValueError, r"got .*\(3, 3\); for one-hot labels, pass labels\.argmax\(1\)"),
+    ],
+)
+def test_labels_of_another_kind_are_an_error_that_says_what_to_do(
+    labels: Tensor, error: type[Exception], message: str
+) -> None:
+    logits = random(3, 3)
+    with pytest.raises(error, match=message):
+        ss.cross_entropy_loss(logits, labels)
+    with pytest.raises(error, match=message):
+        ss.vwci_loss(random(4, 3, 3), labels)
+    for use in (ss.evaluate, ss.TemperatureScaling.fit):
+        with pytest.raises(error, match=message):
+            use(logits, labels)
+        with pytest.raises(TypeError if use is ss.evaluate else ValueError, match=r"pass labels\.argmax\(1\)"):
+            use(logits, torch.eye(3))
 
 
 @every_loss

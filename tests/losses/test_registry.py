@@ -142,6 +142,9 @@ def test_the_registry_has_every_name_and_every_module() -> None:
             assert f"{entry.parameter}=0.3" in repr(ss.create_loss(name, 0.3))
     with pytest.raises(ValueError, match="loss='hinge' is unknown; choose one of cross_entropy"):
         ss.create_loss("hinge")
+    assert "margin=2.0" in repr(ss.create_loss("margin_smoothing", 0.5, margin=2.0))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'margins'"):
+        ss.create_loss("margin_smoothing", margins=2.0)
     with pytest.raises(ValueError, match=r"brier has no strength, got 2\.0"):
         ss.create_loss("brier", 2.0)
     with pytest.raises(ValueError, match=r"penalty must lie in \[0, inf\), got -1"):

@@ -162,10 +162,12 @@ def test_a_missing_class_gives_a_warning(fit: Any, options: Any, consequence: st
     assert bool(scaling(logits).isfinite().all())
 
 
-def test_one_class_and_one_example() -> None:
-    one = torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64)
-    for scaling in (IsotonicScaling.fit(*one), HistogramBinning.fit(*one)):
-        torch.testing.assert_close(scaling(torch.ones(3, 1)), torch.zeros(3, 1))
+@pytest.mark.parametrize("method", [IsotonicScaling, HistogramBinning])
+def test_one_example(method: Any) -> None:
+    with pytest.warns(UserWarning, match="class 1 has no example"):
+        scaling = method.fit(torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
+    # frequencies of 1 and 0, and a pseudo-example of weight 1/2, divided evenly
+    torch.testing.assert_close(scaling(torch.ones(3, 2)).exp(), torch.tensor([[5 / 6, 1 / 6]]).expand(3, 2))
 
 
 def test_invalid_options() -> None:

@@ -186,11 +186,6 @@ def test_invalid_options() -> None:
             MatrixScaling.fit(*miscalibrated(10, 3), **options)
 
 
-def test_a_single_class() -> None:
-    scaling = MatrixScaling.fit(torch.zeros(5, 1), torch.zeros(5, dtype=torch.int64))
-    assert scaling(torch.ones(2, 1)).shape == (2, 1)
-
-
 @pytest.mark.parametrize("fit", [VectorScaling.fit, MatrixScaling.fit])
 def test_a_masked_class_does_not_reduce_precision(fit: Fit) -> None:
     logits, labels = miscalibrated(300, 3)

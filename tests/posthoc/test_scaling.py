@@ -241,11 +241,28 @@ def test_invalid_fitting_sets(method: type[Scaling]) -> None:
         (torch.zeros(2, 3), torch.tensor([True, False]), TypeError, "integer class indices, got torch.bool"),
         (torch.tensor([[0.0, 1.0], [float("nan"), 0.0]]), torch.tensor([0, 1]), ValueError, "1 of 2 rows.*row 1"),
         (torch.tensor([[0.0, float("inf")]]), torch.tensor([0]), ValueError, "1 of 1 rows"),
-        (torch.zeros(3), torch.tensor([0]), ValueError, r"logits must have shape \(N, C\)"),
+        (torch.zeros(1, 1, 3), torch.tensor([0]), ValueError, r"logits must have shape \(N, C\)"),
     ]
     for logits, labels, error, message in cases:
         with pytest.raises(error, match=message):
             method.fit(logits, labels)
+
+
+@pytest.mark.parametrize("method", SCALINGS.values())
+def test_one_logit_of_a_binary_classifier(method: type[Scaling]) -> None:
+    one, labels = LOGITS[:, 1:2], (LABELS == 1).long()
+    if method is not TemperatureScaling:
+        with pytest.raises(ValueError, match=r"at least two classes, got shape \(120, 1\).*torch\.cat"):
+            method.fit(one, labels)
+        return
+    expected = method.fit(torch.cat([torch.zeros_like(one), one], 1), labels)
+    assert expected.to_dict()["temperature"] not in {0.0, 1.0}
+    for logits in (one, one.squeeze(1)):
+        for given in (labels, labels.bool()):
+            assert method.fit(logits, given).to_dict() == expected.to_dict()
+    two = expected(torch.cat([torch.zeros_like(one), one], 1)).softmax(1)
+    torch.testing.assert_close(expected(one).sigmoid(), two[:, 1:])
+    torch.testing.assert_close(expected(one[:, 0]).sigmoid(), two[:, 1])
 
 
 @every_method

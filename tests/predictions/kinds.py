@@ -288,7 +288,7 @@ def _(path: Path) -> None:
     np.savez(path / "p.npz", probs=probs, labels=labels + 1)
 
 
-@kind("Keras, to_categorical", "one-hot `labels` (N, C)", error="must have shape (N,), one label per example")
+@kind("Keras, to_categorical", "one-hot `labels` (N, C)", error="for one-hot labels, store labels.argmax(1)")
 def _(path: Path) -> None:
     probs, labels = digits()
     np.savez(path / "p.npz", probs=probs, labels=np.eye(10)[labels])

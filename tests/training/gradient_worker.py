@@ -44,12 +44,13 @@ def save_gradients(folder: Path) -> None:
         for loss in get_args(LossName):
             save_gradients_of(Recipe(loss=loss, samples=3), folder / loss, processes)
         save_gradients_of(Recipe(loss="vwci", samples=3, gradient_passes=1), folder / "one gradient pass", processes)
-        save_uneven(folder / "uneven", processes)
+        save_uneven(folder / "uneven", processes, first=5)
+        save_uneven(folder / "empty", processes, first=0)
 
 
-def save_uneven(file: Path, processes: Processes) -> None:
-    """Save a loss and a γ of 12 examples, of which the first process has 5, with the mean gradient."""
-    mine = slice(0, ROWS) if processes.count == 1 else [slice(0, 5), slice(5, ROWS)][processes.rank]
+def save_uneven(file: Path, processes: Processes, first: int) -> None:
+    """Save a loss and a γ of 12 examples, of which the first process has a few or none, with the mean gradient."""
+    mine = slice(0, ROWS) if processes.count == 1 else [slice(0, first), slice(first, ROWS)][processes.rank]
     generator = torch.Generator().manual_seed(4)
     logits = torch.randn(2, ROWS, 5, dtype=torch.float64, generator=generator).requires_grad_()
     labels = torch.randint(0, 5, (ROWS,), generator=generator)

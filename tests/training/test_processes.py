@@ -42,7 +42,7 @@ def assert_same_weights(one: Path, other: Path) -> None:
 
 def test_two_processes_have_the_gradients_of_one(tmp_path: Path) -> None:
     finish(*group(2, save_gradients, tmp_path / "together"), Started(save_gradients, tmp_path / "alone"))
-    for loss in (*get_args(LossName), "one gradient pass", "uneven"):
+    for loss in (*get_args(LossName), "one gradient pass", "uneven", "empty"):
         expected, found = load_file(tmp_path / "alone" / loss), load_file(tmp_path / "together" / loss)
         assert expected.keys() == found.keys()  # blocks that all passes dropped have no gradient
         assert float(expected["1.weight"].abs().max()) > 1e-3

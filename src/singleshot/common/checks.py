@@ -111,10 +111,11 @@ def check_labels(labels: Tensor, examples: int, classes: int, *, ignore_index: i
     """Return the labels as int64 after checking that there is one class index per example."""
     check_tensor("labels", labels)
     if labels.shape != (examples,):
-        raise ValueError(f"labels must have shape ({examples},), one per example, got {tuple(labels.shape)}")
+        hint = index_hint(labels, (examples, classes))
+        raise ValueError(f"labels must have shape ({examples},), one per example, got {tuple(labels.shape)}{hint}")
     if labels.is_floating_point() or labels.is_complex() or (labels.dtype == torch.bool and classes != 2):
-        two = ", which name two classes only" if labels.dtype == torch.bool else ""
-        raise TypeError(f"labels must be integer class indices, got {labels.dtype}{two}")
+        hint = ", which name two classes only" if labels.dtype == torch.bool else index_hint(labels, ())
+        raise TypeError(f"labels must be integer class indices, got {labels.dtype}{hint}")
     labels = labels.long()  # before any comparison: an 8-bit label would wrap around
     if values_can_be_read(labels) and not (labels.amin() >= 0 and labels.amax() < classes):
         wrong = (labels < 0) | (labels >= classes)
@@ -125,8 +126,32 @@ def check_labels(labels: Tensor, examples: int, classes: int, *, ignore_index: i
             raise ValueError(
                 f"labels must lie in [0, {classes}), the classes of the scores: {int(wrong.sum())} of {examples} do "
                 f"not, the first is labels[{row}] = {int(labels[row])}"
+                + counted_from_one(int(labels.amin()), int(labels.amax()), classes)
             )
     return labels
+
+
+def index_hint(labels: Tensor, scores: tuple[int, ...]) -> str:
+    """Say how to get class indices from labels that are none, given the shape of the scores."""
+    if labels.ndim > 1 and labels.shape in {scores, scores[1:]}:
+        return "; for one-hot labels, pass labels.argmax(1)"
+    return "; convert class indices to integers" if labels.is_floating_point() else ""
+
+
+def counted_from_one(least: int, largest: int, classes: int) -> str:
+    """Say that labels outside of [0, classes) may be counted from 1, if their range is that."""
+    if least < 1 or largest != classes:
+        return ""
+    return f". They lie in 1 … {classes}: if they are counted from 1, subtract 1"
+
+
+def check_several_classes(logits: Tensor) -> None:
+    """Refuse the one logit of a binary classifier, whose softmax would be 1."""
+    if logits.shape[-1] == 1:
+        raise ValueError(
+            f"logits must have at least two classes, got shape {tuple(logits.shape)}; for the one logit of a binary "
+            "classifier, pass torch.cat([torch.zeros_like(logits), logits], dim=-1)"
+        )
 
 
 def check_passes(logits: Tensor) -> None:
@@ -182,13 +207,6 @@ def as_tensor(values: Any, name: str) -> Tensor:
         raise TypeError(f"{name} cannot be converted to a tensor: {error}") from None
     except (ValueError, RuntimeError) as error:
         raise ValueError(f"{name} cannot be converted to a tensor: {error}") from None
-
-
-def fitting_set(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    """Return finite logits (N, C) and labels (N,) in [0, C), from tensors, arrays or lists."""
-    logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
-    check_logits(logits, ("(N, C)",))
-    return logits, check_labels(labels, *logits.shape)
 
 
 def first_true(mask: Tensor) -> int:

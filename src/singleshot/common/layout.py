@@ -15,7 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, check_labels, check_scores, check_tensor
+from singleshot.common.checks import (
+    as_tensor,
+    check_labels,
+    check_logits,
+    check_scores,
+    check_several_classes,
+    check_tensor,
+    index_hint,
+)
 
 
 def has_passes(scores: Tensor, labels: Tensor) -> bool:
@@ -31,21 +39,22 @@ def by_example(scores: Tensor, labels: Tensor, *, name: str = "logits") -> tuple
     check_tensor("labels", labels)
     is_soft = labels.is_floating_point()
     passes = int(has_passes(scores, labels))
-    if not (passes or scores.ndim == labels.ndim + (0 if is_soft else 1)) or scores.ndim < 2:
+    fits = passes or scores.ndim == labels.ndim + (0 if is_soft else 1)
+    if not fits or scores.ndim < 2 or (is_soft and labels.ndim < 2):
         if is_soft and scores.ndim > 1:
-            raise TypeError(_soft_shape(scores, labels, scores.shape[-2:]))
+            raise TypeError(_soft_shape(scores, labels))
         raise ValueError(
             f"{name} must have shape (B, C) or (T, B, C) for labels (B,), or (B, C, ...) or (T, B, C, ...) for labels "
-            f"(B, ...), got {tuple(scores.shape)} for labels {tuple(labels.shape)}"
+            f"(B, ...), got {tuple(scores.shape)} for labels {tuple(labels.shape)}{index_hint(labels, scores.shape)}"
         )
     one_pass = scores.shape[passes:]
     examples = (one_pass[0], *one_pass[2:])
     if is_soft and labels.shape != one_pass:
-        raise ValueError(_soft_shape(scores, labels, one_pass))
+        raise ValueError(_soft_shape(scores, labels))
     if not is_soft and labels.shape != examples:
         raise ValueError(
             f"labels must have shape {examples}, one per example, got {tuple(labels.shape)}"
-            + _class_last_hint(scores, labels, passes, name)
+            + (_class_last_hint(scores, labels, passes, name) or index_hint(labels, scores.shape))
         )
     scores = scores if passes else scores.unsqueeze(0)
     scores = scores.movedim(2, -1).reshape(len(scores), -1, one_pass[1])
@@ -81,7 +90,10 @@ def counted_examples(
     if scores.ndim == labels.ndim == 1:
         scores = scores.unsqueeze(1)
     if labels.is_floating_point():
-        raise TypeError(f"labels must be integer class indices, got {labels.dtype}; metrics take no soft labels")
+        raise TypeError(
+            f"labels must be integer class indices, got {labels.dtype}; metrics take no soft labels"
+            + index_hint(labels, scores.shape)
+        )
     if has_passes(scores, labels):
         raise ValueError(
             f"{name} must have shape (N, C), or (N, C, ...) for labels (N, ...), got {tuple(scores.shape)} for labels "
@@ -94,6 +106,19 @@ def counted_examples(
         return scores[0], labels
     counted = labels != ignore_index
     return scores[0][counted.to(scores.device)], labels[counted]
+
+
+def fitting_set(logits: Any, labels: Any, *, one_logit: bool = False) -> tuple[Tensor, Tensor]:
+    """Return finite logits (N, C) and labels (N,) in [0, C), from tensors, arrays or lists.
+
+    With ``one_logit``, logits (N,) or (N, 1) are those of a binary classifier and become two classes.
+    """
+    logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
+    if one_logit and (logits.ndim == labels.ndim == 1 or logits.shape[1:] == (1,)):
+        logits = two_classes(logits.reshape(-1, 1), "logits")
+    check_logits(logits, ("(N, C)",))
+    check_several_classes(logits)
+    return logits, check_labels(labels, *logits.shape)
 
 
 def class_indices(labels: Any, classes: Sequence[Any] | None) -> Tensor:
@@ -115,10 +140,11 @@ def class_indices(labels: Any, classes: Sequence[Any] | None) -> Tensor:
     return torch.from_numpy(index)
 
 
-def _soft_shape(scores: Tensor, labels: Tensor, wanted: Sequence[int]) -> str:
+def _soft_shape(scores: Tensor, labels: Tensor) -> str:
+    wanted = scores.shape[-max(labels.ndim, 2) :]
     return (
         f"labels must be integer class indices, got {labels.dtype} of shape {tuple(labels.shape)}; soft labels need "
-        f"the shape of one pass, {tuple(wanted)} of logits {tuple(scores.shape)}"
+        f"the shape of one pass, {tuple(wanted)} of logits {tuple(scores.shape)}" + index_hint(labels, ())
     )
 
 

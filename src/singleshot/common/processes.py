@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, fitting_set
+from singleshot.common.checks import as_tensor
+from singleshot.common.layout import fitting_set
 
 
 def is_distributed() -> bool:
@@ -19,16 +20,18 @@ def is_distributed() -> bool:
 def examples_of_all_processes(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
     """Check the examples of this process and return those of all, in the order of the ranks, on the CPU.
 
-    A process may have no examples. Invalid ones in any process raise the same error in every process.
+    One logit becomes two classes. A process may have no examples. Invalid ones in any process raise the same error in
+    every process.
     """
     if not is_distributed():
-        logits, labels = fitting_set(logits, labels)
+        logits, labels = fitting_set(logits, labels, one_logit=True)
         return logits.cpu(), labels.cpu()
     found: tuple[Tensor, Tensor] | TypeError | ValueError
     try:
         logits, labels = as_tensor(logits, "logits"), as_tensor(labels, "labels")
-        checked = fitting_set(logits, labels) if logits.numel() or labels.numel() else (logits, labels)
-        found = checked[0].cpu(), checked[1].cpu()
+        if logits.numel() or labels.numel():
+            logits, labels = fitting_set(logits, labels, one_logit=True)
+        found = logits.cpu(), labels.cpu()
     except TypeError as error:
         found = TypeError(str(error))
     except ValueError as error:

@@ -10,7 +10,8 @@ from torch import nn
 
 from singleshot.evaluation.evaluation import BaselineComparison, compare
 from singleshot.evaluation.summary import comparison_lines, table_lines
-from singleshot.integrations.training_loop import MakeOptimizer, adamw, train_epochs
+from singleshot.integrations.training_loop import MakeOptimizer, Training, adamw
+from singleshot.losses import VWCILoss
 from singleshot.reporting.one_call import ModelEvaluation, evaluate
 from singleshot.sampling.arguments import Extract
 from singleshot.uncertainty import DisagreementMeasure
@@ -70,22 +71,22 @@ def finetune(
     >>> sorted(done.after.metrics())[:3]
     ['accuracy', 'adaptive_ece', 'aurc']
     """
-    make = make_optimizer or adamw(learning_rate, weight_decay=0.0)
+    training = Training(
+        model,
+        loader,
+        epochs=epochs,
+        make_optimizer=make_optimizer or adamw(learning_rate, weight_decay=0.0),
+        loss=VWCILoss(measure=measure),
+        samples=samples,
+        gradient_passes=gradient_passes,
+        logits=logits,
+        title="Epochs" if progress else None,
+    )
     before = evaluate(model, held_out, name="before", logits=logits, progress=progress)
     modes = [(module, module.training) for module in model.modules()]
     try:
-        train_epochs(
-            model,
-            loader,
-            epochs=epochs,
-            make_optimizer=make,
-            samples=samples,
-            gradient_passes=gradient_passes,
-            measure=measure,
-            logits=logits,
-            title="Epochs" if progress else None,
-        )
+        training.run()
     finally:
-        for module, training in modes:
-            module.training = training
+        for module, mode in modes:
+            module.training = mode
     return Finetuned(before, evaluate(model, held_out, name="after", logits=logits, progress=progress))

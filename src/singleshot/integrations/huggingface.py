@@ -13,12 +13,16 @@ from singleshot.metrics import Calibration
 from singleshot.sampling import sample
 from singleshot.uncertainty import DisagreementMeasure, resolve_measure
 
+IGNORED = -100
+PER_TOKEN = ("ForTokenClassification", "ForMaskedLM")  # losses of transformers that compare each token with its label
+
 
 class VWCITrainer(Trainer):
     """The Trainer of transformers, with the VWCI loss in training and everything else as it is.
 
-    The model needs dropout, as most of them have, or `singleshot.add_noise`. Evaluation and prediction are one
-    ordinary forward pass. It trains in one process: what wraps the model, such as DistributedDataParallel, would be
+    The model needs dropout, as most of them have, or `singleshot.add_noise`. It classifies whole sequences or images,
+    or the tokens of a sequence, where a label of -100 is ignored. Evaluation and prediction are one ordinary forward
+    pass. It trains in one process: what wraps the model, such as DistributedDataParallel, would be
     bypassed, and `singleshot.sample` refuses it.
 
     Args:
@@ -59,13 +63,27 @@ class VWCITrainer(Trainer):
             raise ValueError(f"the batch must have labels, got {', '.join(inputs)}")
         rest = {name: value for name, value in inputs.items() if name != "labels"}
         passes = sample(model, samples=self.samples, gradient_passes=self.gradient_passes, **rest)
-        return vwci_loss(passes, inputs["labels"], measure=self.measure)
+        labels = inputs["labels"]
+        if passes.ndim == 4 and labels.ndim == 2:  # (T, B, L, C) and (B, L)
+            if getattr(model, "loss_type", PER_TOKEN[0]) not in PER_TOKEN:
+                raise ValueError(
+                    f"{type(model).__name__} has its own loss of a sequence, which may shift the labels; VWCITrainer "
+                    f"takes models whose name ends with {' or '.join(PER_TOKEN)}"
+                )
+            passes = passes.movedim(-1, 2)
+        return vwci_loss(passes, labels, ignore_index=IGNORED, measure=self.measure)
 
 
 def calibration_metrics(prediction: Any, *, bins: int = 20) -> dict[str, float]:
-    """Every metric of `singleshot.Calibration`, for ``Trainer(compute_metrics=calibration_metrics)``."""
+    """Every metric of `singleshot.Calibration`, for ``Trainer(compute_metrics=calibration_metrics)``.
+
+    A token classifier is evaluated over all tokens whose label is not -100.
+    """
     calibration = Calibration(bins=bins)
     scores = prediction.predictions
     logits = as_tensor(scores[0] if isinstance(scores, tuple) else scores, "predictions")
-    calibration.update(logits=logits, labels=as_tensor(prediction.label_ids, "label_ids"))
+    labels = as_tensor(prediction.label_ids, "label_ids")
+    if logits.ndim == 3 and labels.ndim == 2:  # (N, L, C) and (N, L)
+        logits = logits.movedim(-1, 1)
+    calibration.update(logits=logits, labels=labels, ignore_index=IGNORED)
     return calibration.compute().metrics()

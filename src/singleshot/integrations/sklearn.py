@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +17,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from singleshot.common.checks import check_range, check_size
-from singleshot.integrations.training_loop import LossName, adamw, train_epochs
+from singleshot.common.loss_names import LossName
+from singleshot.integrations.training_loop import Training, adamw
+from singleshot.losses import create_loss
 from singleshot.training.inference import evaluation_mode
 
 MakeNetwork = Callable[[int, int], nn.Module]
@@ -33,9 +35,11 @@ class SingleShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     Args:
         hidden: sizes of the hidden layers, each followed by ReLU and dropout.
         dropout: rate of the dropout.
-        loss: ``vwci``, or ``cross_entropy`` as the baseline.
+        loss: a name of `singleshot.list_losses`; ``cross_entropy`` is the baseline. ``adafocal`` is refused: it follows
+            held-out examples.
+        loss_options: options of `singleshot.create_loss`, such as ``{"strength": 2.0}``.
         measure: the disagreement measure of VWCI, see `singleshot.vwci_loss`.
-        samples: stochastic passes per step.
+        samples: stochastic passes per step of VWCI.
         epochs: passes over the data.
         batch_size: examples per step.
         learning_rate: of AdamW; it falls linearly to 0.
@@ -57,6 +61,7 @@ class SingleShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         hidden: Sequence[int] = (64, 64),
         dropout: float = 0.2,
         loss: LossName = "vwci",
+        loss_options: Mapping[str, Any] | None = None,
         measure: str = "bhattacharyya",
         samples: int = 5,
         epochs: int = 50,
@@ -69,6 +74,7 @@ class SingleShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.hidden = hidden
         self.dropout = dropout
         self.loss = loss
+        self.loss_options = loss_options
         self.measure = measure
         self.samples = samples
         self.epochs = epochs
@@ -87,6 +93,13 @@ class SingleShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise ValueError(f"the labels have one class, {self.classes_[0]}; a classifier needs at least two")
         batch_size = check_size("batch_size", self.batch_size, least=1)
         make_optimizer = adamw(self.learning_rate, self.weight_decay)
+        if self.loss == "adafocal":
+            raise ValueError(
+                "loss='adafocal' follows held-out examples, which fit() does not have; choose another loss, or use "
+                "singleshot.AdaptiveGamma in a loop of your own"
+            )
+        measure = {"measure": self.measure} if self.loss == "vwci" else {}
+        loss = create_loss(self.loss, **measure, **(self.loss_options or {}))
         dataset = TensorDataset(torch.from_numpy(features), torch.from_numpy(labels.astype(np.int64)))
         seed = int(check_random_state(self.random_state).randint(2**31))
         # On the CPU: such networks are small. The seed must not change the random numbers of the caller.
@@ -95,15 +108,9 @@ class SingleShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             make = self.network or self._perceptron
             network = make(features.shape[1], len(self.classes_))
             loader = DataLoader(dataset, batch_size, shuffle=True)
-            train_epochs(
-                network,
-                loader,
-                epochs=self.epochs,
-                make_optimizer=make_optimizer,
-                loss=self.loss,
-                samples=self.samples,
-                measure=self.measure,
-            )
+            Training(
+                network, loader, epochs=self.epochs, make_optimizer=make_optimizer, loss=loss, samples=self.samples
+            ).run()
         self.network_ = network.eval()
         return self
 

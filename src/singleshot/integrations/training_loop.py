@@ -3,72 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import check_choice, check_range, check_size
+from singleshot.common.checks import check_range, check_size
 from singleshot.common.progress import tracked
-from singleshot.losses import cross_entropy_loss, vwci_loss
+from singleshot.losses import VWCILoss
+from singleshot.losses.terms import ClassificationLoss
 from singleshot.sampling import sample
-from singleshot.sampling.arguments import Extract
+from singleshot.sampling.arguments import Extract, check_arguments
 from singleshot.sampling.sampler import find_logits
 from singleshot.training.loaders import Batch, read_batch
-from singleshot.uncertainty import DisagreementMeasure, resolve_measure
 
-LossName = Literal["vwci", "cross_entropy"]
-LOSSES = ("vwci", "cross_entropy")
+NO_BATCHES = "the loader has no batches; a generator has them once, so give a loader or a list"
 MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 
-def train_epochs(
-    model: nn.Module,
-    loader: Iterable[Any],
-    *,
-    epochs: int,
-    make_optimizer: MakeOptimizer,
-    loss: LossName = "vwci",
-    samples: int = 5,
-    gradient_passes: int | None = None,
-    measure: str | DisagreementMeasure = "bhattacharyya",
-    logits: Extract | None = None,
-    title: str | None = None,
-) -> None:
-    """Train a model in place, with a learning rate that falls linearly to 0. The title is that of a progress bar.
+@dataclass(eq=False)
+class Training:
+    """Training of a model in place, with a learning rate that falls linearly to 0; all arguments are checked first.
 
-    With a loader that has no length, the rate falls after each epoch.
+    VWCI is computed from T stochastic passes, any other loss from one. With a loader that has no length, the rate falls
+    after each epoch. The title is that of a progress bar.
     """
-    check_size("epochs", epochs, least=1)
-    check_choice("loss", loss, LOSSES)
-    resolve_measure(measure)
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    optimizer = make_optimizer([parameter for parameter in model.parameters() if parameter.requires_grad])
-    base_rates = [group["lr"] for group in optimizer.param_groups]
 
-    def loss_of(batch: Batch) -> Tensor:
-        if loss == "cross_entropy":
-            output = model(*batch.args, **batch.kwargs)
-            return cross_entropy_loss((logits or find_logits)(output), batch.labels)
-        passes = sample(
-            model, *batch.args, samples=samples, gradient_passes=gradient_passes, logits=logits, **batch.kwargs
-        )
-        return vwci_loss(passes, batch.labels, measure=measure)
+    model: nn.Module
+    loader: Iterable[Any]
+    _: KW_ONLY
+    epochs: int
+    make_optimizer: MakeOptimizer
+    loss: ClassificationLoss
+    samples: int = 5
+    gradient_passes: int | None = None
+    logits: Extract | None = None
+    title: str | None = None
 
-    steps_per_epoch = len(loader) if isinstance(loader, Sized) else None
-    for epoch in range(epochs) if title is None else tracked(range(epochs), title):
-        model.train()
-        steps = 0
-        for steps, given in enumerate(loader, start=1):
-            share = 0.0 if steps_per_epoch is None else min((steps - 1) / steps_per_epoch, 1)
-            done = (epoch + share) / epochs
-            for group, rate in zip(optimizer.param_groups, base_rates, strict=True):
-                group["lr"] = rate * (1 - done)
-            optimizer.zero_grad()
-            loss_of(read_batch(given, device)).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-        if not steps:
-            raise ValueError("the loader has no batches; a generator has them once, so give a loader or a list")
+    def __post_init__(self) -> None:
+        check_size("samples", self.samples, least=2 if isinstance(self.loss, VWCILoss) else 1)
+        check_arguments(self.model, self.samples, self.gradient_passes, logits=self.logits)
+        check_size("epochs", self.epochs, least=1)
+        if not isinstance(self.loader, Iterable):
+            raise TypeError(f"loader must give batches, got {type(self.loader).__name__}")
+        self.steps_per_epoch = len(self.loader) if isinstance(self.loader, Sized) else None
+        if self.steps_per_epoch == 0:
+            raise ValueError(NO_BATCHES)
+        if not callable(self.make_optimizer):
+            kind = type(self.make_optimizer).__name__
+            raise TypeError(f"make_optimizer must be a function of the list of parameters, got {kind}")
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        if not parameters:
+            raise ValueError(f"{type(self.model).__name__} has no parameters to train")
+        self.device = parameters[0].device
+        self.optimizer = self.make_optimizer(parameters)
+
+    def run(self) -> None:
+        """Train for all epochs."""
+        base_rates = [group["lr"] for group in self.optimizer.param_groups]
+        for epoch in range(self.epochs) if self.title is None else tracked(range(self.epochs), self.title):
+            self.model.train()
+            steps = 0
+            for steps, given in enumerate(self.loader, start=1):
+                share = 0.0 if self.steps_per_epoch is None else min((steps - 1) / self.steps_per_epoch, 1)
+                done = (epoch + share) / self.epochs
+                for group, rate in zip(self.optimizer.param_groups, base_rates, strict=True):
+                    group["lr"] = rate * (1 - done)
+                self.optimizer.zero_grad()
+                self._loss_of(read_batch(given, self.device)).backward()  # type: ignore[no-untyped-call]
+                self.optimizer.step()
+            if not steps:
+                raise ValueError(NO_BATCHES)
+
+    def _loss_of(self, batch: Batch) -> Tensor:
+        if not isinstance(self.loss, VWCILoss):
+            found = (self.logits or find_logits)(self.model(*batch.args, **batch.kwargs))
+        else:
+            options: dict[str, Any] = {"gradient_passes": self.gradient_passes, "logits": self.logits}
+            found = sample(self.model, *batch.args, samples=self.samples, **options, **batch.kwargs)
+        return self.loss(found, batch.labels)  # type: ignore[no-any-return]
 
 
 def adamw(learning_rate: float, weight_decay: float) -> MakeOptimizer:

@@ -70,7 +70,8 @@ class AdaptiveGamma:
         In a group of processes every process calls this with its part of the examples, and all get the same γ.
 
         Args:
-            logits: (N, C), of a plain forward pass in evaluation mode over held-out examples.
+            logits: (N, C), or (N, 1) of a binary classifier, of a plain forward pass in evaluation mode over held-out
+                examples.
             labels: (N,) class indices.
         """
         logits, labels = examples_of_all_processes(logits, labels)

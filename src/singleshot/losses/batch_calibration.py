@@ -113,7 +113,9 @@ def soft_ece_loss(
 
 def _penalized(name: str, error: Callable[[Terms], Tensor], penalty: SupportsFloat, terms: Terms) -> Tensor:
     penalty = check_strength(name, "penalty", penalty, "[0, inf)")
-    return terms.reduce(terms.ground_truth + penalty * error(terms) * terms.example_weight)
+    # A mean divides by the summed weights of class indices, but by the number of soft labels: λ is the same for both.
+    weight = 1 if terms.labels.ndim == 2 else terms.example_weight
+    return terms.reduce(terms.ground_truth + penalty * error(terms) * weight)
 
 
 def _mmce(terms: Terms) -> Tensor:

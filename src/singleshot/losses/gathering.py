@@ -14,7 +14,8 @@ def gather_batch(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the logits and labels of all processes, in the order of the ranks; in a single process, the given ones.
 
     With the result, any loss has the value of the global batch in every process, and under DistributedDataParallel,
-    which averages gradients, also its gradient. Every process must call this. Batches may differ in size.
+    which averages gradients, also its gradient. Every process must call this. Batches may differ in size
+    and be empty.
 
     >>> logits, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
     >>> gather_batch(logits, labels)[0] is logits
@@ -34,7 +35,7 @@ def _gathered(tensor: Tensor, dim: int) -> list[Tensor]:
     sizes = [torch.empty_like(size) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, size)
     largest = max(int(one) for one in sizes)
-    padding = torch.zeros_like(tensor.narrow(dim, 0, 1)).repeat_interleave(largest - int(size), dim)
+    padding = tensor.new_zeros(*tensor.shape[:dim], largest - int(size), *tensor.shape[dim + 1 :])
     mine = torch.cat([tensor, padding], dim).contiguous()
     parts = [torch.empty_like(mine) for _ in sizes]
     dist.all_gather(parts, mine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from singleshot.common.checks import check_choice
 from singleshot.common.loss_names import LossName
@@ -17,11 +17,8 @@ from singleshot.losses.cross_entropy import (
     MarginSmoothingLoss,
 )
 from singleshot.losses.focal import DualFocalLoss, FLSDLoss, FocalLoss
-from singleshot.losses.terms import ClassificationLoss, LossOptions
+from singleshot.losses.terms import ClassificationLoss
 from singleshot.losses.vwci import VWCILoss
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class Entry(NamedTuple):
@@ -61,13 +58,14 @@ def list_losses() -> list[str]:
     return list(LOSSES)
 
 
-def create_loss(name: str, strength: Any = None, **options: Unpack[LossOptions]) -> ClassificationLoss:
+def create_loss(name: str, strength: Any = None, **options: Any) -> ClassificationLoss:
     """Return a loss module by name.
 
     Args:
         name: one of `list_losses`.
         strength: value of the parameter that sets the strength of the loss, whatever its name; by default a usual one.
-        **options: options of every loss, ``weight``, ``ignore_index`` and ``reduction``.
+        **options: options of every loss, ``weight``, ``ignore_index`` and ``reduction``, or of this one, such as
+            ``measure`` of vwci.
 
     >>> create_loss("focal", 2.0)
     FocalLoss(ignore_index=-100, reduction='mean', gamma=2.0)

@@ -116,7 +116,8 @@ def loss_terms(
         # Not a product, which would keep an ignored NaN.
         labels, logits = torch.where(counted, labels, 0), torch.where(counted.unsqueeze(1), logits, 0)
     log_probs = finite_log_softmax(logits)
-    average = log_probs.mean(0)  # first: gradients are added up in the order of these operations
+    # First: gradients are added up in the order of these operations. One pass is its own mean, without a copy.
+    average = log_probs.squeeze(0) if len(log_probs) == 1 else log_probs.mean(0)
     class_weights = torch.ones_like(log_probs[0, 0]) if weight is None else weight.to(log_probs)
     if is_soft:
         label_log_probs, label_weights = log_probs, labels.to(log_probs) * class_weights

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, check_labels, check_range, fitting_set
+from singleshot.common.checks import as_tensor, check_labels, check_range
+from singleshot.common.layout import fitting_set
 from singleshot.common.splits import split_training
 from singleshot.posthoc.temperature import TemperatureScaling
 
@@ -37,7 +38,7 @@ def temperature_case2(logits: Tensor, labels: Tensor, held_out: Any = None) -> T
     >>> logits = torch.randn(100, 5, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(5)[labels]
     >>> scaling = temperature_case2(logits, labels, held_out)
     """
-    logits, labels = fitting_set(logits, labels)
+    logits, labels = fitting_set(logits, labels, one_logit=True)
     positions = case2_split(labels)[1] if held_out is None else as_tensor(held_out, "held_out")
     try:
         chosen, chosen_labels = logits[positions], labels[positions]

@@ -22,7 +22,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from singleshot.common.checks import check_range, fitting_set
+from singleshot.common.checks import check_range
+from singleshot.common.layout import fitting_set
 from singleshot.common.splits import balanced_order
 from singleshot.posthoc.scaling import warn_missing_classes
 from singleshot.posthoc.temperature import NoFiniteTemperature, best_temperature

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from singleshot.common.checks import check_choice, check_size, fitting_set
+from singleshot.common.checks import check_choice, check_size
+from singleshot.common.layout import fitting_set
 from singleshot.posthoc.scaling import Scaling, check_classes, to_output_dtype, warn_missing_classes
 
 Kind = Literal["top_label", "one_vs_rest"]

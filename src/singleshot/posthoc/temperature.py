@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from singleshot.common.checks import check_range, fitting_set
+from singleshot.common.checks import check_range
+from singleshot.common.layout import fitting_set
 from singleshot.posthoc.scaling import Scaling, check_classes, check_finite
 
 BOUND = 1e4  # without a best temperature, the result is this many times hotter or colder than the scale of the logits
@@ -152,9 +153,10 @@ class TemperatureScaling(Scaling):
 
         The NLL is convex in the inverse temperature b = 1/τ. The root of its slope is found by Newton's method,
         safeguarded by bisection. If every label has the largest logit, or the logits are no better than chance, no
-        finite τ > 0 minimises it: the result is then a bound, with a warning.
+        finite τ > 0 minimises it: the result is then a bound, with a warning. Logits (N,) or (N, 1) are those of a
+        binary classifier, whose probability is sigmoid(z / τ).
         """
-        best = best_temperature(*fitting_set(logits, labels))
+        best = best_temperature(*fitting_set(logits, labels, one_logit=True))
         if isinstance(best, NoFiniteTemperature):
             warnings.warn(
                 f"no finite temperature minimises the NLL: {best.reason}. Using the bound {best.bound:g}; use more "

@@ -96,7 +96,8 @@ def from_arrays(
 
 def _label_problems(labels: StoredArray, scores: StoredArray) -> Iterator[str]:
     if labels.shape[1:] not in {(), (1,)} or not labels.shape:
-        yield f"{labels.name} must have shape (N,), one label per example, got {labels.shape}"
+        hint = "; for one-hot labels, store labels.argmax(1)" if labels.shape == scores.shape else ""
+        yield f"{labels.name} must have shape (N,), one label per example, got {labels.shape}{hint}"
     elif scores.shape and scores.shape[0] != labels.shape[0]:
         yield f"{scores.name} has {scores.shape[0]:,} rows, but {labels.name} has {labels.shape[0]:,}"
     if labels.dtype.kind not in "iuUSfb":

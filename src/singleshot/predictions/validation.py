@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from singleshot.common.checks import as_tensor, first_true, logit_rows, probability_rows
+from singleshot.common.checks import as_tensor, counted_from_one, first_true, logit_rows, probability_rows
 from singleshot.common.text import listed
 from singleshot.predictions.names import Kind
 
@@ -188,7 +188,7 @@ class LabelReader:
                 row = int(invalid.argmax())
                 raise ValueError(
                     f"{self._path}: labels must lie in [0, {self._classes}), the classes of the scores; the label in "
-                    f"{location(row)} is {labels[row]}{self._hint(labels.tolist())}"
+                    f"{location(row)} is {labels[row]}{counted_from_one(labels.min(), labels.max(), self._classes)}"
                 )
             return labels.astype(np.int64)
         if labels.dtype.kind == "f":
@@ -217,15 +217,10 @@ class LabelReader:
                 "--labels-are indices (labels_are= in Python)"
             )
 
-    def _hint(self, labels: Sequence[int]) -> str:
-        if min(labels) >= 1 and max(labels) == self._classes:
-            return f". They lie in 1 … {self._classes}: if they are counted from 1, subtract 1"
-        return ""
-
     def _unknown(self, texts: list[str], rows: list[int], location: Location) -> str:
         first, where = texts[rows[0]], location(rows[0])
-        numbers = [parse_integer(text) for text in texts]
-        hint = self._hint([number for number in numbers if number is not None]) if None not in numbers else ""
+        numbers = [number for text in texts if (number := parse_integer(text)) is not None]
+        hint = counted_from_one(min(numbers), max(numbers), self._classes) if len(numbers) == len(texts) else ""
         if hint:
             return (
                 f"{self._path}: labels must lie in [0, {self._classes}), the classes of the scores; the label in "
