@@ -47,16 +47,10 @@ def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
 
     Example: singleshot data list
     """
-    from singleshot.data.catalogue import PUBLICATIONS
-    from singleshot.data.locations import find_dataset, resolve_data_root
+    from singleshot.data.locations import resolve_data_root
 
     root = resolve_data_root(data_root)
-    rows: list[dict[str, Any]] = [_DIGITS]
-    for published in PUBLICATIONS.values():
-        found = find_dataset(published, root)
-        facts = {field: getattr(published, field) for field in _DIGITS if field != "folder"}
-        rows.append(facts | {"folder": str(found[0]) if found else None})
-    rows.sort(key=lambda row: row["name"])
+    rows = dataset_rows(root)
     if as_json:
         print(json.dumps(rows, indent=2))
         return
@@ -67,6 +61,19 @@ def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
         print(f"{row['name']:<14}{row['classes']:>8,}{row['images']:>9,}{size:>10}  {folder}")
     print(f"\nThe data root is {root}.")
     print("Download a dataset with singleshot data fetch NAME, verify it with singleshot data check NAME.")
+
+
+def dataset_rows(root: Path) -> list[dict[str, Any]]:
+    """Return the facts of every known dataset, by name; the folder is None if it was not downloaded."""
+    from singleshot.data.catalogue import PUBLICATIONS
+    from singleshot.data.locations import find_dataset
+
+    rows: list[dict[str, Any]] = [_DIGITS]
+    for published in PUBLICATIONS.values():
+        found = find_dataset(published, root)
+        facts = {field: getattr(published, field) for field in _DIGITS if field != "folder"}
+        rows.append(facts | {"folder": str(found[0]) if found else None})
+    return sorted(rows, key=lambda row: row["name"])
 
 
 @data_app.command(name="check")
