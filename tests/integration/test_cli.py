@@ -62,6 +62,14 @@ def test_no_command_shows_commands_that_parse(capsys: pytest.CaptureFixture[str]
         assert exit_.value.code == 0, command
 
 
+def test_the_page_of_the_command_line_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    commands = re.findall(r"• (\w+)", capsys.readouterr().out)
+    page = Path(__file__).parents[2] / "docs" / "command-line.md"
+    assert re.findall(r"^\| `(\w+)` \|", page.read_text("utf-8").partition("\n## ")[0], re.M) == commands
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_completes_commands_choices_and_files(tmp_path: Path) -> None:
     script = singleshot("--tyro-print-completion", "bash", cwd=tmp_path)

@@ -16,7 +16,7 @@ from singleshot.common.environment import describe_environment, installed_versio
 from singleshot.common.files import check_writable
 from singleshot.common.text import printable
 
-FOR_DEVELOPERS = ("bench", "dev", "fuzz")
+FOR_DEVELOPERS = ("bench", "dev", "fuzz", "release")
 """Extras that no command needs."""
 
 
