@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg, configure
+from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
+from singleshot.cli.options import AsJson
 from singleshot.common.text import printable
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _ROOT_HELP = "the folder of all datasets. By default $SINGLESHOT_DATA, then the 
 DataRoot = Annotated[Path | None, arg(metavar="DIR", help=_ROOT_HELP)]
 _MIRROR_HELP = "download URL/NAME/FILE instead of the publisher's files. By default $SINGLESHOT_MIRROR."
 Mirror = Annotated[str | None, arg(metavar="URL", help=_MIRROR_HELP)]
-AsJson = Annotated[bool, arg(name="json", help="print all details as JSON.")]
+Json = Annotated[AsJson, arg(help="print all details as JSON.")]
 
 _DIGITS = {
     "name": "digits",
@@ -41,8 +42,7 @@ _DIGITS = {
 
 
 @data_app.command(name="list")
-@configure(FlagCreatePairsOff)  # --json without --no-json
-def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
+def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
     """List the known datasets and where they are stored. Any folder of images by class can be used as well.
 
     Example: singleshot data list
@@ -77,8 +77,7 @@ def dataset_rows(root: Path) -> list[dict[str, Any]]:
 
 
 @data_app.command(name="check")
-@configure(FlagCreatePairsOff)
-def check(name: NameOrFolder, data_root: DataRoot = None, as_json: AsJson = False) -> None:
+def check(name: NameOrFolder, data_root: DataRoot = None, as_json: Json = False) -> None:
     """Verify a dataset: the size and checksum of every file, and that every image can be read.
 
     The exit code is 0 if no fault was found, and 1 if something is missing or damaged.

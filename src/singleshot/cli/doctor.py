@@ -8,10 +8,9 @@ import platform
 import re
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from tyro.conf import arg
-
+from singleshot.cli.options import AsJson
 from singleshot.common.environment import describe_environment, installed_version
 from singleshot.common.files import check_writable
 from singleshot.common.text import printable
@@ -20,7 +19,7 @@ FOR_DEVELOPERS = ("bench", "dev", "fuzz", "release")
 """Extras that no command needs."""
 
 
-def doctor(as_json: Annotated[bool, arg(name="json")] = False) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Print versions, threads, devices, data sets and folders. Paste the output into an issue report.
 
     It changes nothing, downloads nothing, and also works if torch cannot be imported.

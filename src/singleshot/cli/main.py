@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 
 import tyro
-from tyro.conf import FlagCreatePairsOff, configure
 from tyro.extras import SubcommandApp
 
 from singleshot import __version__
@@ -47,13 +46,12 @@ COMPLETION = "--tyro-print-completion"
 def commands(args: Sequence[str]) -> SubcommandApp:
     """Return all commands; the help and the defaults of ``train`` depend on the arguments."""
     app = SubcommandApp()
-    one_flag = configure(FlagCreatePairsOff)  # --json without --no-json
     training = train_command(args[1:] if args[:1] == ["train"] else [])
     for command in (quickstart, training, evaluate, calibrate, predict, export, reproduce, report, doctor):
         # The help of a command shows its docstring; the list of commands shows the first line of it.
         is_selected = args[:1] == [command.__name__]
         summary = None if is_selected else (command.__doc__ or "").partition("\n")[0]
-        app.command(help=summary)(command if command is training else one_flag(command))
+        app.command(command, help=summary)
     app.command(data_app, name="data", help="List, verify and download data sets.")
     return app
 
