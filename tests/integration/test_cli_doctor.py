@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def test_doctor_works_without_torch_and_extras(
 ) -> None:
     def version(package: str) -> str:
         if package in {"torch", "onnx"}:
-            raise environment.PackageNotFoundError(package)
+            raise PackageNotFoundError(package)
         return "1.0"
 
     monkeypatch.setenv("SINGLESHOT_DATA", str(tmp_path / "a\x1b[2J"))

@@ -51,7 +51,7 @@ def commands(args: Sequence[str]) -> SubcommandApp:
         # The help of a command shows its docstring; the list of commands shows the first line of it.
         is_selected = args[:1] == [command.__name__]
         summary = None if is_selected else (command.__doc__ or "").partition("\n")[0]
-        app.command(command, help=summary)
+        app.command(help=summary)(command)
     app.command(data_app, name="data", help="List, verify and download data sets.")
     return app
 
