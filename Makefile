@@ -4,6 +4,7 @@
 # make docs-site    build the documentation site into site/, strictly; open site/index.html
 # make notebooks    execute the notebooks of the site and store their outputs
 # make torture      kill, damage and mislead it for MINUTES=2, and print what it survived
+# make dist         build the sdist and the wheel in dist/, and check them
 # make bench        run every benchmark (a quarter of an hour)
 # make bench-foreign  time the sampler on other people's models (half an hour)
 PYTHON ?= python3
@@ -18,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # One thread per process: two OpenMP teams on two cores slow each other down.
 export OMP_NUM_THREADS := 1
 
-.PHONY: quickstart test lint torture bench bench-foreign docs docs-site notebooks results clean
+.PHONY: quickstart test lint torture dist bench bench-foreign docs docs-site notebooks results clean
 
 quickstart: $(VENV)/.base
 	$(BIN)/singleshot quickstart
@@ -36,6 +37,11 @@ MINUTES ?= 2
 torture: $(VENV)/.fuzz
 	PYTHONPATH=tests:tests/training $(BIN)/python -m torture.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
 		$(if $(TABLE),--markdown $(TABLE))
+
+dist: $(VENV)/.release
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/startup.py
@@ -96,6 +102,10 @@ $(VENV)/.docs: $(VENV)/.base
 # There is no atheris for some platforms; the rest of the torture runs without it.
 $(VENV)/.fuzz: $(VENV)/.dev
 	$(BIN)/pip install -q -e '.[fuzz]' || echo "atheris cannot be installed here"
+	touch $@
+
+$(VENV)/.release: $(VENV)/.dev
+	$(BIN)/pip install -q -e '.[release]'
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import singleshot as ss
 from singleshot.cli.main import main
 
 COMMAND = [sys.executable, "-m", "singleshot"]
@@ -43,7 +46,54 @@ def test_help_has_an_example_and_succeeds(tmp_path: Path) -> None:
         shown = singleshot(*args, cwd=tmp_path)
         assert shown.returncode == 0
         assert "singleshot quickstart" in shown.stdout
-    assert singleshot("--version", cwd=tmp_path).stdout.startswith("singleshot 0.")
+    assert singleshot("--version", cwd=tmp_path).stdout == f"singleshot {ss.__version__}\n"
+
+
+def test_no_command_shows_commands_that_parse(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([])
+    assert exit_.value.code == 2
+    shown = capsys.readouterr().err
+    suggested = re.findall(r"^  singleshot (\w+)(?: \S+)* {2,}\w", shown, re.M)
+    assert suggested == ["quickstart", "evaluate", "train"]
+    for command in suggested:
+        with pytest.raises(SystemExit) as exit_:
+            main([command, "--help"])
+        assert exit_.value.code == 0, command
+
+
+def test_the_page_of_the_command_line_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    commands = re.findall(r"• (\w+)", capsys.readouterr().out)
+    page = Path(__file__).parents[2] / "docs" / "command-line.md"
+    assert re.findall(r"^\| `(\w+)` \|", page.read_text("utf-8").partition("\n## ")[0], re.M) == commands
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_choices_and_files(tmp_path: Path) -> None:
+    script = singleshot("--tyro-print-completion", "bash", cwd=tmp_path)
+    assert (script.returncode, script.stderr) == (0, "")
+    (tmp_path / "completion.bash").write_text(script.stdout)
+    (tmp_path / "predictions.csv").touch()
+    for words, completions in [
+        ("eva", {"evaluate"}),
+        ("data ", {"list", "check", "fetch"}),
+        ("train --loss vw", {"vwci"}),
+        ("reproduce table", {"table1", "table2", "table3", "tableA", "tableB"}),
+        ("evaluate --figure pre", {"predictions.csv"}),
+        ("evaluate pre", {"predictions.csv"}),
+        ("evaluate predictions.csv pre", {"predictions.csv"}),
+    ]:
+        code = f"""
+        source completion.bash
+        COMP_WORDS=(singleshot {shlex.join(words.split(" "))})
+        COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
+        _shtab_tyro_singleshot
+        printf '%s\n' "${{COMPREPLY[@]}}"
+        """
+        found = subprocess.run(["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert set(found.stdout.split()) == completions, words
 
 
 def test_mistakes_are_one_message_and_exit_code_2(

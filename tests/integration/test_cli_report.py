@@ -46,13 +46,13 @@ def test_mistakes_are_reported_before_anything_is_evaluated_or_written(
     (place / "folder.html").mkdir()
     before = sorted(place.rglob("*"))
     for args, message in {
-        (): "name a file of predictions or a run",
+        (): "give a file of predictions or a run",
         ("test.npz", "-o", "page.pdf"): "--output page.pdf must end in .html",
         ("test.npz", "-o", "folder.html"): "--output folder.html is a folder",
         ("test.npz", "--replicates", "1"): "replicates must be a whole number of at least 2",
         ("test.npz", "--bins", "0"): "bins must be a whole number of at least 1",
         ("test.npz", "--bins", "1201"): "--bins must lie in [1, 1200], got 1201",
-        ("gone",): "gone does not exist; name a file of predictions or a run folder",
+        ("gone",): "gone does not exist; give a file of predictions or a run folder",
         ("test.npz", "--kind", "probs"): "test.npz",
         ("test.npz", "--dataset", "digits", "--split", "validation"): "--dataset has only test and train images",
         ("test.npz", "gone.npz"): "gone.npz does not exist",

@@ -238,4 +238,4 @@ def test_folders_without_valid_results_are_not_verified(
     assert "missing does not exist" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["reproduce", "fig2", "--results", str(tmp_path)])
-    assert "--results belongs to" in capsys.readouterr().err
+    assert "--results is only for" in capsys.readouterr().err

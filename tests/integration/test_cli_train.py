@@ -134,7 +134,7 @@ MISTAKES = [
     (["evaluate", "nowhere"], "nowhere is not a run"),
     (["evaluate", "runs/base", "--predictions", "out.txt"], "--predictions out.txt must end in .npz"),
     (["evaluate", "runs/base", "--split", "tset"], "test"),
-    (["predict", "runs/base"], "name at least one image"),
+    (["predict", "runs/base"], "give at least one image"),
     (["predict", "runs/base", "photos[", "--abstain-below", "80"], "--abstain-below must lie in [0, 1], got 80"),
 ]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from singleshot.cli.options import ReadOptions
+from singleshot.cli.options import AsJson, Flag, ReadOptions
 from singleshot.common.text import printable
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def calibrate(  # noqa: PLR0917
     load_scaling: Path | None = None,
     fit_labels: str | None = None,
     bins: int = 20,
-    allow_same: bool = False,
-    as_json: Annotated[bool, arg(name="json")] = False,
+    allow_same: Flag = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a post-hoc calibration on held-out predictions, and apply it to other predictions.
 
@@ -61,11 +61,10 @@ def calibrate(  # noqa: PLR0917
     inputs = [path for path in (file, fit_on, load_scaling, *label_files) if path is not None]
     _check_output("--output", output, ".npz", inputs)
     _check_output("--save-scaling", save_scaling, ".json", inputs)
-    is_same = fit_on is not None and (_is_same(file, fit_on) or _has_same_content(file, fit_on))
-    if is_same and not allow_same:
-        copy = "also" if fit_on is not None and _is_same(file, fit_on) else f"a copy of {fit_on},"
+    same = None if fit_on is None else _same_content(file, fit_on)
+    if same and not allow_same:
         raise ValueError(
-            f"{file} is {copy} the file to fit on, so its metrics would look better than they are; set --fit-on to "
+            f"{file} is {same} the file to fit on, so its metrics would look better than they are; set --fit-on to "
             "held-out predictions, or set --allow-same"
         )
     if fit_labels is None and fit_on is not None and _is_npy(fit_on.name):
@@ -96,7 +95,7 @@ def calibrate(  # noqa: PLR0917
     }
     if isinstance(scaling, TemperatureScaling):
         about["temperature"] = scaling.temperature
-    about["evaluated_on_fit_file"] = is_same
+    about["evaluated_on_fit_file"] = same is not None
     if as_json:
         results = {"before": result_dict(before), "after": result_dict(after)}
         print(json.dumps({**about, **results}, indent=2, allow_nan=False))
@@ -120,9 +119,12 @@ def _is_npy(name: str) -> bool:
     return name.lower().endswith(".npy")
 
 
-def _has_same_content(one: Path, other: Path) -> bool:
-    both_exist = one.is_file() and other.is_file()
-    return both_exist and filecmp.cmp(one, other, shallow=False)
+def _same_content(file: Path, other: Path) -> str | None:
+    """Say how a file has the content of another one, for a message; None if it does not."""
+    if _is_same(file, other):
+        return "also"
+    is_copy = file.is_file() and other.is_file() and filecmp.cmp(file, other, shallow=False)
+    return f"a copy of {other}," if is_copy else None
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg, configure
+from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
+from singleshot.cli.options import AsJson
 from singleshot.common.text import printable
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _ROOT_HELP = "the folder of all datasets. By default $SINGLESHOT_DATA, then the 
 DataRoot = Annotated[Path | None, arg(metavar="DIR", help=_ROOT_HELP)]
 _MIRROR_HELP = "download URL/NAME/FILE instead of the publisher's files. By default $SINGLESHOT_MIRROR."
 Mirror = Annotated[str | None, arg(metavar="URL", help=_MIRROR_HELP)]
-AsJson = Annotated[bool, arg(name="json", help="print all details as JSON.")]
+Json = Annotated[AsJson, arg(help="print all details as JSON.")]
 
 _DIGITS = {
     "name": "digits",
@@ -41,22 +42,15 @@ _DIGITS = {
 
 
 @data_app.command(name="list")
-@configure(FlagCreatePairsOff)  # --json without --no-json
-def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
+def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
     """List the known datasets and where they are stored. Any folder of images by class can be used as well.
 
     Example: singleshot data list
     """
-    from singleshot.data.catalogue import PUBLICATIONS
-    from singleshot.data.locations import find_dataset, resolve_data_root
+    from singleshot.data.locations import resolve_data_root
 
     root = resolve_data_root(data_root)
-    rows: list[dict[str, Any]] = [_DIGITS]
-    for published in PUBLICATIONS.values():
-        found = find_dataset(published, root)
-        facts = {field: getattr(published, field) for field in _DIGITS if field != "folder"}
-        rows.append(facts | {"folder": str(found[0]) if found else None})
-    rows.sort(key=lambda row: row["name"])
+    rows = dataset_rows(root)
     if as_json:
         print(json.dumps(rows, indent=2))
         return
@@ -69,9 +63,21 @@ def list_datasets(data_root: DataRoot = None, as_json: AsJson = False) -> None:
     print("Download a dataset with singleshot data fetch NAME, verify it with singleshot data check NAME.")
 
 
+def dataset_rows(root: Path) -> list[dict[str, Any]]:
+    """Return the facts of every known dataset, by name; the folder is None if it was not downloaded."""
+    from singleshot.data.catalogue import PUBLICATIONS
+    from singleshot.data.locations import find_dataset
+
+    rows: list[dict[str, Any]] = [_DIGITS]
+    for published in PUBLICATIONS.values():
+        found = find_dataset(published, root)
+        facts = {field: getattr(published, field) for field in _DIGITS if field != "folder"}
+        rows.append(facts | {"folder": str(found[0]) if found else None})
+    return sorted(rows, key=lambda row: row["name"])
+
+
 @data_app.command(name="check")
-@configure(FlagCreatePairsOff)
-def check(name: NameOrFolder, data_root: DataRoot = None, as_json: AsJson = False) -> None:
+def check(name: NameOrFolder, data_root: DataRoot = None, as_json: Json = False) -> None:
     """Verify a dataset: the size and checksum of every file, and that every image can be read.
 
     The exit code is 0 if no fault was found, and 1 if something is missing or damaged.

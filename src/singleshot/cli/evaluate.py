@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes
 
-from singleshot.cli.options import Paths, ReadOptions, RunOptions
+from singleshot.cli.options import AsJson, Flag, Paths, ReadOptions, RunOptions
 from singleshot.common.text import printable
 
 FIGURES = (".png", ".pdf", ".svg")
@@ -20,12 +20,12 @@ def evaluate(  # noqa: PLR0917
     files: OmitArgPrefixes[ReadOptions],
     runs: OmitArgPrefixes[RunOptions],
     bins: int = 20,
-    classwise: bool = False,
+    classwise: Flag = False,
     replicates: int | None = None,
     accuracy: float | None = None,
     figure: Path | None = None,
     predictions: Path | None = None,
-    as_json: Annotated[bool, arg(name="json")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure accuracy and calibration, with intervals, of prediction files and trained runs.
 

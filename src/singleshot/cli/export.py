@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from singleshot.cli.options import AsJson, Weights
 from singleshot.common.text import printable
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ def export(  # noqa: PLR0917
     run: Positional[Path],
     output: Annotated[Path, arg(aliases=("-o",))],
     format: Literal["onnx", "torch-export"] = "onnx",
-    weights: Literal["last", "best"] = "last",
+    weights: Weights = "last",
     temperature: str | None = None,
-    as_json: Annotated[bool, arg(name="json")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the classifier of a trained run as one file that needs neither the run nor singleshot.
 

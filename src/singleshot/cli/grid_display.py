@@ -109,10 +109,7 @@ class _GridDisplay(GridWatcher):
         return len(jobs) - len(self._store.missing(jobs)), len(jobs)
 
     def _line(self, text: str) -> None:
-        if self.progress.disable:
-            print_status(text)
-        else:
-            self.progress.console.print(printable(text, keep="\n"), markup=False, highlight=False)
+        self.progress.console.print(printable(text, keep="\n"), markup=False, highlight=False, soft_wrap=True)
 
 
 def show_plan(request: GridRequest, output: Path, *, jobs: int, data_root: Path | None, as_json: bool) -> None:

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 
-from tyro.conf import FlagCreatePairsOff, configure
+import tyro
 from tyro.extras import SubcommandApp
 
 from singleshot import __version__
 from singleshot.cli.calibrate import calibrate
 from singleshot.cli.data import data_app
+from singleshot.cli.doctor import doctor
 from singleshot.cli.evaluate import evaluate
 from singleshot.cli.export import export
 from singleshot.cli.predict import predict
@@ -32,18 +33,25 @@ from singleshot.common.text import print_status
 MAX_MESSAGE = 2000  # characters
 RESUMABLE = ("quickstart", "train", "reproduce", "data fetch")
 """Commands that keep finished work and resume when they are repeated."""
+FIRST_STEPS = """\
+singleshot: calibrated confidence from one forward pass
+
+  singleshot quickstart                 compare an overconfident network with calibrated ones (a minute)
+  singleshot evaluate predictions.csv   measure the calibration of your own predictions
+  singleshot train --dataset digits     train a calibrated network
+  singleshot --help                     list all commands"""
+COMPLETION = "--tyro-print-completion"
 
 
 def commands(args: Sequence[str]) -> SubcommandApp:
     """Return all commands; the help and the defaults of ``train`` depend on the arguments."""
     app = SubcommandApp()
-    one_flag = configure(FlagCreatePairsOff)  # --json without --no-json
     training = train_command(args[1:] if args[:1] == ["train"] else [])
-    for command in (quickstart, training, evaluate, calibrate, predict, export, reproduce, report):
+    for command in (quickstart, training, evaluate, calibrate, predict, export, reproduce, report, doctor):
         # The help of a command shows its docstring; the list of commands shows the first line of it.
         is_selected = args[:1] == [command.__name__]
         summary = None if is_selected else (command.__doc__ or "").partition("\n")[0]
-        app.command(help=summary)(command if command is training else one_flag(command))
+        app.command(help=summary)(command)
     app.command(data_app, name="data", help="List, verify and download data sets.")
     return app
 
@@ -57,6 +65,11 @@ def main(args: Sequence[str] | None = None) -> None:
     if args == ["--version"]:
         print(f"singleshot {__version__}")
         return
+    if not args:
+        print_status(FIRST_STEPS)
+        sys.exit(2)
+    if args[0] == COMPLETION and args[1:] != ["fish"]:
+        tyro._experimental_options["backend"] = "argparse"  # tyro's own scripts complete no positional arguments
     is_resumable = " ".join(args).startswith(RESUMABLE)
     try:
         with warnings.catch_warnings(), _termination_raised():

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+Flag = Annotated[bool, FlagCreatePairsOff]  # --flag without --no-flag
+AsJson = Annotated[Flag, arg(name="json")]
+Weights = Literal["last", "best"]
 Paths = Annotated[Positional[tuple[Path, ...]], arg(help_behavior_hint="")]  # no "(default: )" in the help
 
 
@@ -27,7 +30,7 @@ class ReadOptions:
     """name of the predicted classes, if the scores are only their confidence."""
     positive: str | None = None
     """name of the positive class, if the scores are only those of the positive class."""
-    normalize: bool = False
+    normalize: Flag = False
     """divide each row of probabilities by its sum."""
 
 
@@ -37,7 +40,7 @@ class RunOptions:
 
     split: Literal["test", "validation", "train"] = "test"
     """images to evaluate on."""
-    weights: Literal["last", "best"] = "last"
+    weights: Weights = "last"
     """the last checkpoint, or the best on the validation images."""
     data_root: Path | None = None
     """folder of the datasets. Default: $SINGLESHOT_DATA, then the user's cache."""

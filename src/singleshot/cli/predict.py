@@ -1,15 +1,15 @@
-"""The command ``singleshot predict``."""
+"""``singleshot predict``: classify images with a trained run."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from singleshot.cli.options import Paths
+from singleshot.cli.options import AsJson, Flag, Paths, Weights
 from singleshot.common.text import print_status, printable
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ def predict(  # noqa: PLR0917
     run: Annotated[Positional[Path], arg(metavar="RUN")],
     images: Annotated[Paths, arg(metavar="IMAGES")],
     abstain_below: float = 0.0,
-    weights: Literal["last", "best"] = "last",
-    skip_unreadable: bool = False,
+    weights: Weights = "last",
+    skip_unreadable: Flag = False,
     device: str = "auto",
-    as_json: Annotated[bool, arg(name="json")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Classify images with a trained run, and abstain if the confidence is too low.
 
@@ -41,7 +41,7 @@ def predict(  # noqa: PLR0917
     if not 0 <= abstain_below <= 1:
         raise ValueError(f"--abstain-below must lie in [0, 1], got {abstain_below}")
     if not images:
-        raise ValueError("name at least one image: singleshot predict RUN cat.jpg photos/")
+        raise ValueError("give at least one image: singleshot predict RUN cat.jpg photos/")
     from singleshot.training.inference import predict as predict_images
 
     predictions, unreadable = predict_images(

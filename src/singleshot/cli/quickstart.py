@@ -6,12 +6,10 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from tyro.conf import arg
+from typing import TYPE_CHECKING
 
 from singleshot.cli.display import failure_allowed
-from singleshot.cli.options import check_seeds_and_jobs
+from singleshot.cli.options import AsJson, Flag, check_seeds_and_jobs
 from singleshot.common.text import jsonable
 
 if TYPE_CHECKING:
@@ -24,8 +22,8 @@ def quickstart(
     output: Path = Path("quickstart"),
     seeds: int = 10,
     jobs: int = 0,
-    restart: bool = False,
-    as_json: Annotated[bool, arg(name="json")] = False,
+    restart: Flag = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a small net on a few handwritten digits with six methods, and compare their calibration.
 

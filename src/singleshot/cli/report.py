@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, arg
 
-from singleshot.cli.options import Paths, ReadOptions, RunOptions
+from singleshot.cli.options import AsJson, Paths, ReadOptions, RunOptions
 from singleshot.common.files import check_writable
 from singleshot.common.text import printable
 
@@ -27,7 +27,7 @@ def report(  # noqa: PLR0917
     bins: int = 20,
     replicates: int | None = None,
     dataset: str | None = None,
-    as_json: Annotated[bool, arg(name="json")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write one HTML page about the calibration of runs and files of predictions.
 
@@ -53,11 +53,11 @@ def report(  # noqa: PLR0917
         as_json: also print the data of the page as JSON.
     """
     if not sources:
-        raise ValueError("name a file of predictions or a run: singleshot report predictions.npz -o report.html")
+        raise ValueError("give a file of predictions or a run: singleshot report predictions.npz -o report.html")
     if output.suffix.lower() != ".html":
         raise ValueError(f"--output {output} must end in .html")
     if output.is_dir():
-        raise ValueError(f"--output {output} is a folder; name a file")
+        raise ValueError(f"--output {output} is a folder; give the name of a file")
     if dataset is not None and runs.split == "validation":
         raise ValueError("--dataset has only test and train images; --split validation is for runs")
     from singleshot.common.checks import check_range
@@ -76,7 +76,7 @@ def report(  # noqa: PLR0917
     check_range("--bins", bins, f"[1, {MAX_BINS}]")
     for source in sources:  # a bad source is refused before the evaluation of the others starts
         if not source.exists():
-            raise ValueError(f"{source} does not exist; name a file of predictions or a run folder")
+            raise ValueError(f"{source} does not exist; give a file of predictions or a run folder")
         if is_predictions(source):
             read_predictions(source, **asdict(files))
         else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, UseAppendAction, arg
 
 from singleshot.cli.display import failure_allowed
-from singleshot.cli.options import check_seeds_and_jobs
+from singleshot.cli.options import AsJson, Flag, check_seeds_and_jobs
 from singleshot.common.text import print_status
 
 if TYPE_CHECKING:
@@ -18,21 +18,8 @@ if TYPE_CHECKING:
     from singleshot.paper.experiments import PaperGrid
     from singleshot.paper.output import Output
 
-Experiment = Literal[
-    "table1",
-    "table2",
-    "table3",
-    "tableA",
-    "tableB",
-    "fig1",
-    "fig2",
-    "fig4",
-    "fig5",
-    "evidence",
-    "all",
-    "status",
-    "verify",
-]
+Published = Literal["table1", "table2", "table3", "tableA", "tableB", "fig1", "fig2", "fig4", "fig5"]
+Experiment = Literal[Published, "evidence", "all", "status", "verify"]
 TableFormat = Literal["text", "markdown", "latex", "csv"]
 
 
@@ -49,9 +36,9 @@ def reproduce(  # noqa: PLR0917
     scheduler: str | None = None,
     results: Path | None = None,
     data_root: Path | None = None,
-    dry_run: bool = False,
+    dry_run: Flag = False,
     table_format: Annotated[TableFormat, arg(name="format")] = "text",
-    as_json: Annotated[bool, arg(name="json")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure a table or a figure of the paper, or all of them, with additional methods.
 
@@ -108,14 +95,13 @@ def reproduce(  # noqa: PLR0917
         verify(results or output / "results", output, jobs=jobs or usable_cores(), data_root=data_root, as_json=as_json)
         return
     if results is not None:
-        raise ValueError("--results belongs to the experiment verify")
+        raise ValueError("--results is only for `singleshot reproduce verify`")
     if experiment != "evidence" and regime:
-        raise ValueError("--regime belongs to the experiment evidence")
+        raise ValueError("--regime is only for `singleshot reproduce evidence`")
     if experiment == "evidence" and (dataset or model):
         raise ValueError("evidence takes --regime instead of --dataset and --model")
-    request = GridRequest(
-        tuple(EXPERIMENTS) if experiment == "all" else (experiment,), dataset, model, seeds, scale, regime
-    )
+    wanted = tuple(EXPERIMENTS) if experiment == "all" else (experiment,)
+    request = GridRequest(wanted, dataset, model, seeds, scale, regime)
     jobs = jobs or (usable_cores() if engine == "local" else 1)
     if dry_run:
         show_plan(request, output, jobs=jobs, data_root=data_root, as_json=as_json)
@@ -154,9 +140,7 @@ def _check_data(grids: list[PaperGrid], store: ResultStore, data_root: Path | No
         jobs = grid.jobs(store)
         if not store.missing(jobs):
             continue
-        facts = {}
-        for base in grid.bases:
-            facts[base.image_size, base.classes] = data_facts(load_images(base, data_root=data_root))
+        facts = {(one.image_size, one.classes): data_facts(load_images(one, data_root=data_root)) for one in grid.bases}
         for job in jobs:
             if job in store and store[job].data != facts[job.recipe.image_size, job.recipe.classes]:
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""The command ``singleshot train``."""
+"""``singleshot train``: train a network and write its report."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes, arg
 
 from singleshot.cli.display import failure_allowed
+from singleshot.cli.options import Flag
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import PresetName, preset as preset_recipe, read_recipe_values
 
@@ -40,10 +41,10 @@ def train_command(args: Sequence[str]) -> Callable[..., None]:
         recipe_file: Annotated[Path | None, arg(name="recipe")] = None,
         resume: Path | None = None,
         data_root: Path | None = None,
-        skip_unreadable: Annotated[bool, FlagCreatePairsOff] = False,
+        skip_unreadable: Flag = False,
         checkpoint_seconds: float = 300.0,
-        tensorboard: Annotated[bool, FlagCreatePairsOff] = False,
-        no_report: Annotated[bool, FlagCreatePairsOff] = False,
+        tensorboard: Flag = False,
+        no_report: Flag = False,
     ) -> None:
         """Train a network whose softmax score is a calibrated confidence.
 

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 HARDWARE = ("machine", "processor", "cores")
@@ -16,9 +16,17 @@ HARDWARE = ("machine", "processor", "cores")
 @cache
 def describe_environment() -> dict[str, str | int | None]:
     """Return versions, revision and hardware."""
-    versions = {name: version(name) for name in ("singleshot", "torch", "numpy", "scikit-learn")}
+    versions = {name: installed_version(name) for name in ("singleshot", "torch", "numpy", "scikit-learn")}
     hardware: dict[str, str | int] = {"machine": platform.machine(), "processor": _processor(), "cores": usable_cores()}
     return {**versions, "python": platform.python_version(), "revision": _revision(), **hardware}
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of a package, or None if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _processor() -> str:
@@ -38,11 +46,12 @@ def usable_cores() -> int:
 
 def _revision() -> str | None:
     """Return the commit of a checkout, or None for an installed package."""
+    package = Path(__file__).parents[1]
+    if not (package.parents[1] / ".git").exists():  # git would describe the project that contains the environment
+        return None
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=True
-        )
+        done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
