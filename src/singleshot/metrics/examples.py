@@ -140,9 +140,11 @@ class ScoredBatch:
         brier = (probability.cpu() - is_class.double()).square()
         return replace(self, confidence=probability.cpu(), correct=is_class, brier=brier, doubt=None)
 
-    def predicted(self) -> Tensor:
-        """Return the predicted class of each example (N,), on the CPU."""
-        return self.scores.argmax(1).cpu() if self.top_class is None else self.top_class
+    def predicted(self, rows: Tensor | slice = slice(None)) -> Tensor:
+        """Return the predicted class of each example (N,), or of some rows, on the CPU."""
+        if self.top_class is not None:
+            return self.top_class[rows]
+        return self.scores[rows if isinstance(rows, slice) else rows.to(self.scores.device)].argmax(1).cpu()
 
 
 def scores_and_labels(scores: Any, labels: Any, kind: str, **layout: Any) -> tuple[Tensor, Tensor]:
