@@ -52,7 +52,7 @@ def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -
         if name not in ("npy with kind", "parquet"):
             cases.append(("logits", LOGITS, negative, rf"lie in \[0, 3\).* in {place} is -1"))
     else:
-        message = f"'3' in {place}" if name == "jsonl" else f"unknown labels '3', first in {place}"
+        message = f"label in {place} is 3" if name == "jsonl" else f"unknown labels '3', first in {place}"
         cases.append(("logits", LOGITS, changed(LABELS, 17, 3), message))  # type: ignore[arg-type]
     for kind, scores, labels, message in cases:
         path, options = WRITERS[name](tmp_path, scores, labels, kind)
