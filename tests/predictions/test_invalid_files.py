@@ -191,7 +191,9 @@ def test_faults_of_a_single_score_have_a_row(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", logits=np.array([0.5, np.nan]), labels=[0, 1])
     assert "row 1 (counted from 0) has nan for class 1" in refusal(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", confidence=np.array([0.5, 1.2]), predicted=[0, 1], labels=[0, 1])
-    assert "a confidence or probability must lie in [0, 1]; row 1 (counted from 0) has 1.2" in refusal(tmp_path / "a.npz")
+    assert "a confidence or probability must lie in [0, 1]; row 1 (counted from 0) has 1.2" in refusal(
+        tmp_path / "a.npz"
+    )
     np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=["a", "b"], class_names=["a", "b"])
     assert read_predictions(tmp_path / "a.npz").positive == "b"
     cases: list[tuple[Any, str]] = [

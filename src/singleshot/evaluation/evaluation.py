@@ -131,7 +131,8 @@ def evaluate_batches(
     ``keep_examples`` is set. The interval of the classwise ECE needs up to 100 MB. ``checked`` scores have already been
     validated. ``replicates`` are bootstrap resamples for the intervals, by default 1,000, or none above a million
     examples. ``on_batch`` is called with every batch, validated and reduced. With ``positive_name``, the calibration
-    of class 1 of two, which has this name, is also computed. Batches can also be arguments of `ScoredBatch.of_top_class`.
+    of class 1 of two, which has this name, is also computed. Batches can also be arguments of
+    `ScoredBatch.of_top_class`.
     """
     check_options(bins=bins, replicates=replicates)
     calibration = Calibration(bins=bins, classwise=classwise)

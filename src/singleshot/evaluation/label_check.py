@@ -1,4 +1,4 @@
-"""Whether the labels fit the predictions: two classes swapped, labels counted from 1, or another order of the classes."""
+"""Whether the labels fit the predictions: swapped, counted from 1, or of another order of the classes."""
 
 from __future__ import annotations
 

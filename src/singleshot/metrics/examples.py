@@ -326,7 +326,7 @@ def _sum_of_rows(values: Tensor) -> Tensor:
 
 def _sum_of_squares(values: Tensor) -> Tensor:
     if values.shape[1] > MAX_COLUMN_MAJOR:
-        return torch.linalg.vector_norm(values, dim=1).square_()
+        return values.norm(dim=1).square_()
     return _sum_of_rows(values.square_())
 
 

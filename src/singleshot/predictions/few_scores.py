@@ -38,8 +38,8 @@ def open_single_score(predictions: Predictions, positive: str | None = None) -> 
     with damage_reported(path):
         first = next(read(1), None)
     if first is not None and first.predicted is None:
-        outcomes = {"class_names": OUTCOMES, "has_classes": False}
-        return replace(predictions, classes=2, read_blocks=_with_outcomes(path, read), **outcomes)
+        of_outcomes = _with_outcomes(path, read)
+        return replace(predictions, classes=2, class_names=OUTCOMES, has_classes=False, read_blocks=of_outcomes)
     if names is not None:  # stored in the file
         return replace(predictions, classes=len(names))
     names = _distinct(path, read)

@@ -23,8 +23,8 @@ from singleshot.common.files import check_writable, write_text
 from singleshot.common.text import shown
 from singleshot.evaluation.evaluation import Evaluation, evaluate_batches, evaluate_file
 from singleshot.evaluation.formatting import LABELS, amount, number
-from singleshot.evaluation.summary import evaluation_dict, evaluation_lines
 from singleshot.evaluation.gain import ScoreSample, cross_fitted_gain
+from singleshot.evaluation.summary import evaluation_dict, evaluation_lines
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.examples import scores_and_labels
 from singleshot.predictions import Predictions, read_predictions, write_predictions

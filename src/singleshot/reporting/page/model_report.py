@@ -24,8 +24,8 @@ from singleshot.evaluation.evaluation import (
     resampled_groups,
 )
 from singleshot.evaluation.formatting import amount
-from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.evaluation.gain import Gain, ScoreSample, cross_fitted_gain, held_out_gain
+from singleshot.evaluation.loaded_run import LoadedRun
 from singleshot.evaluation.verdict import Verdict, verdict
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.metrics.variance_histogram import VarianceHistogram
