@@ -82,22 +82,25 @@ def _best_order(pairs: NDArray[np.float64]) -> NDArray[np.int64]:
 def _described(
     order: NDArray[np.int64], right: float, reordered: float | None, by_chance: float, positive: str | None
 ) -> LabelFault:
+    right = round(right, 3)  # as shown, so that the shares of two classes add up
     only = f"only {share_text(right)} of the predictions are right"
-    if reordered is None and len(order) != 2:
-        finding = f"the labels do not fit the predictions: {only}, {share_text(by_chance)} would be by chance"
-        return LabelFault(finding, "Check that the labels are in the order of the rows, and count classes from 0.")
-    would = f"{only}, {share_text(1 - right if reordered is None else reordered)} would be if"
     step = order - np.arange(len(order))
     if len(order) == 2:
         advice = "Check the order of the two classes."
         if positive is not None:
             advice = f"If the scores are not those of {shown(positive)}, name the positive class: --positive LABEL."
-        return LabelFault(f"the labels look swapped: {would} the two classes were", advice)
+        exchanged = f"with the classes exchanged, {share_text(1 - right)} would be"
+        return LabelFault(f"the labels look swapped: {only}; {exchanged}", advice)
+    if reordered is None:
+        finding = f"the labels do not fit the predictions: {only}; by chance, {share_text(by_chance)} would be"
+        return LabelFault(finding, "Check that the labels are in the order of the rows, and count classes from 0.")
+    would = f"{share_text(reordered)} would be"
     for shift, words, what in ((1, "counted from 1", "subtract 1"), (-1, "one too small", "add 1")):
         if (step == shift).mean() >= 1 - 2 / len(order):
-            return LabelFault(f"the labels look {words}: {would} they were not", f"Class indices start at 0: {what}.")
+            finding = f"the labels look {words}: {only}; with class indices that start at 0, {would}"
+            return LabelFault(finding, f"Class indices start at 0: {what}.")
     moved = int(np.flatnonzero(step)[0])
     return LabelFault(
-        f"the labels look like those of another order of the classes: {would} it were that of the scores",
+        f"the labels look like those of another order of the classes: {only}; in that order, {would}",
         f"Check the order of the classes: where class {moved} is predicted, most labels are {int(order[moved])}.",
     )

@@ -326,7 +326,8 @@ def _sum_of_rows(values: Tensor) -> Tensor:
 
 def _sum_of_squares(values: Tensor) -> Tensor:
     if values.shape[1] > MAX_COLUMN_MAJOR:
-        return values.norm(dim=1).square_()
+        lengths: Tensor = torch.linalg.vector_norm(values, dim=1)
+        return lengths.square_()
     return _sum_of_rows(values.square_())
 
 
