@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import oracle
+from integration.overconfident import calibrated
 from predictions.files import WRITERS, predictions
 from singleshot.evaluation import evaluation as core
 from singleshot.evaluation.evaluation import Evaluation, evaluate_batches, evaluate_file
@@ -36,7 +37,6 @@ def test_metrics_of_files_and_arrays_match_the_oracle(name: str, tmp_path: Path)
         assert metrics["classwise_ece"] == pytest.approx(oracle.classwise_ece(probs, labels, 9), abs=1e-10)
         whole = Examples.of(labels=labels, **{kind: scores})
         assert found.intervals == bootstrap(whole, replicates=30, bins=9)
-        assert found.consistency is not None
         arrays: Any = {kind: torch.from_numpy(scores), "labels": torch.from_numpy(labels)}
         in_memory = evaluate_batches([arrays], bins=9, replicates=30, classwise=True)
         assert in_memory.metrics() == metrics
@@ -50,7 +50,19 @@ def test_the_classwise_ece_has_an_interval_with_enough_examples() -> None:
         assert any("200 examples per class" in note for note in found.notes()) != is_enough
     interval = found.intervals["classwise_ece"]
     assert interval.estimate == pytest.approx(found.metrics()["classwise_ece"], abs=1e-12)
-    assert interval.low <= interval.high
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 1.0, 2.0])
+def test_every_interval_contains_its_estimate(sharpness: float) -> None:
+    for seed in range(4):
+        logits, labels = calibrated(seed, 1000)
+        batch = {"logits": sharpness * logits, "labels": labels}
+        found = evaluate_batches([batch], replicates=100, classwise=True)
+        assert {"classwise_ece", "rmsce", "mce", "ece"} <= set(found.intervals)
+        estimates = {name: one.estimate for name, one in found.intervals.items()}
+        assert estimates == pytest.approx({name: found.metrics()[name] for name in estimates}, abs=1e-12)
+        outside = [name for name, one in found.intervals.items() if not one.low <= one.estimate <= one.high]
+        assert outside == []
 
 
 def test_intervals_of_many_examples_are_computed_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +74,7 @@ def test_intervals_of_many_examples_are_computed_on_request(tmp_path: Path, monk
         assert evaluate_file(file).intervals
         monkeypatch.setattr(core, "MAX_RESAMPLED", 59)
         without = evaluate_file(file)
-        assert (without.examples, without.intervals, without.consistency) == (None, {}, None)
+        assert (without.examples, without.intervals) == (None, {})
         assert without.result.count == 60
         assert evaluate_file(file, replicates=5).intervals
         assert evaluate_file(file, replicates=0).examples is None

@@ -16,7 +16,7 @@ from singleshot.grid.store import ResultStore
 from singleshot.paper.evidence import CurvePoint, details, save_curves, total_cost, training_curve
 from singleshot.paper.methods import EPSILONS, job_of
 from singleshot.paper.published import CI_ORACLE
-from singleshot.paper.regimes import REGIMES
+from singleshot.paper.regimes import EPOCHS, REGIMES
 from singleshot.paper.seed_means import Runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,7 +114,7 @@ def test_a_faster_star_has_five_times_the_learning_rate() -> None:
 
 def test_the_rule_takes_the_shortest_training_that_memorises_or_that_more_epochs_do_not_improve() -> None:
     def tried(*accuracies: float) -> list[dict[str, Any]]:
-        epochs = convergence.EPOCHS[: len(accuracies)]
+        epochs = EPOCHS[: len(accuracies)]
         return [
             {"epochs": one, "curve": [{"train": {"accuracy": accuracy}}]}
             for one, accuracy in zip(epochs, accuracies, strict=True)

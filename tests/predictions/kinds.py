@@ -395,6 +395,57 @@ def _(path: Path) -> Truth:
     return multi(percent / percent.sum(1, keepdims=True), labels)
 
 
+@kind("spreadsheets", "percentages: true_label, pred_label, confidence", "--normalize")
+def _(path: Path) -> Truth:
+    probs, labels = iris()
+    percent, predicted = (probs.max(1) * 100).round(1), probs.argmax(1)
+    table = {"true_label": NAMES[labels], "pred_label": NAMES[predicted], "confidence": percent}
+    pd.DataFrame(table).to_csv(path / "p.csv", index=False)
+    return top(percent / 100, predicted == labels)
+
+
+@kind("spreadsheets", "percentages, without flags", error="--normalize divides them by 100")
+def _(path: Path) -> None:
+    probs, labels = iris()
+    table = {"confidence": (probs.max(1) * 100).round(1), "correct": (probs.argmax(1) == labels).astype(int)}
+    pd.DataFrame(table).to_csv(path / "p.csv", index=False)
+
+
+@kind("spreadsheets", "percentages of the positive class", "--normalize")
+def _(path: Path) -> Truth:
+    positive, labels = cancer()
+    percent = (positive * 100).round(1)
+    pd.DataFrame({"y_true": labels, "y_prob": percent}).to_csv(path / "p.csv", index=False)
+    return binary(percent / 100, labels)
+
+
+@kind("spreadsheets", "percentages of the positive class, without flags", error="--normalize divides them by 100")
+def _(path: Path) -> None:
+    positive, labels = cancer()
+    pd.DataFrame({"y_true": labels, "y_prob": (positive * 100).round(1)}).to_csv(path / "p.csv", index=False)
+
+
+@kind("spreadsheets", "Unicode text: UTF-16 with tabs, .txt")
+def _(path: Path) -> Truth:
+    probs, labels = iris()
+    frame(probs, NAMES).assign(label=NAMES[labels]).to_csv(path / "p.txt", index=False, sep="\t", encoding="utf-16")
+    return multi(probs, labels)
+
+
+@kind("numpy.savetxt(file, numpy.column_stack([labels, probs]))", "its default format, .txt", "--kind probs")
+def _(path: Path) -> Truth:
+    probs, labels = iris()
+    np.savetxt(path / "p.txt", np.column_stack([labels, probs]))
+    return multi(probs, labels)
+
+
+@kind("numpy.savetxt(file, numpy.column_stack([logits, labels]))", "its default format, .csv", "--kind logits")
+def _(path: Path) -> Truth:
+    logits, labels = digit_logits()
+    np.savetxt(path / "p.csv", np.column_stack([logits, labels]))
+    return of_logits(logits.astype(np.float64), labels)
+
+
 @kind("numpy.savetxt", "no headings, labels last", "--kind probs")
 def _(path: Path) -> Truth:
     probs, labels = iris()
@@ -402,7 +453,7 @@ def _(path: Path) -> Truth:
     return multi(probs, labels)
 
 
-@kind("csv.writer", "no headings, names first", "--kind probs", error="the classes are 1, 2, 3")
+@kind("csv.writer", "no headings, names first", "--kind probs", error="the classes are 0, 1, 2")
 def _(path: Path) -> None:
     probs, labels = iris()
     pd.DataFrame(probs).assign(z=NAMES[labels])[["z", 0, 1, 2]].to_csv(path / "p.csv", index=False, header=False)

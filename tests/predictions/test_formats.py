@@ -159,12 +159,13 @@ def test_batches_feed_a_metric(tmp_path: Path) -> None:
 
 
 def test_softmax_of_converted_probabilities(tmp_path: Path) -> None:
-    probs = np.array([[1.0, 0.0, 0.0], [0.5, 0.25, 0.25]], dtype=np.float16)
+    probs = np.array([[0.99, 0.01, 0.0, 0.0], [0.5, 0.25, 0.25, 0.0]], dtype=np.float16)
     np.savez(tmp_path / "a.npz", probs=probs, labels=np.array([0, 1]))
     found = read_predictions(tmp_path / "a.npz")
     logits = torch.from_numpy(found.logits(found.load()))
-    assert bool(logits.isfinite().all())
-    np.testing.assert_allclose(logits.softmax(1).numpy(), probs, atol=1e-7)
+    # The zeros of a row share half of the smallest positive probability.
+    expected = np.array([[0.99, 0.01, 0.0025, 0.0025], [0.5, 0.25, 0.25, 0.005]])
+    np.testing.assert_allclose(logits.exp().numpy(), expected, rtol=1e-3)
 
 
 def test_predictions_are_written_in_chunks(tmp_path: Path) -> None:

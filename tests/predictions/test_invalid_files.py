@@ -52,7 +52,7 @@ def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -
         if name not in ("npy with kind", "parquet"):
             cases.append(("logits", LOGITS, negative, rf"lie in \[0, 3\).* in {place} is -1"))
     else:
-        message = f"'3' in {place}" if name == "jsonl" else f"unknown labels '3', first in {place}"
+        message = f"label in {place} is 3" if name == "jsonl" else f"unknown labels '3', first in {place}"
         cases.append(("logits", LOGITS, changed(LABELS, 17, 3), message))  # type: ignore[arg-type]
     for kind, scores, labels, message in cases:
         path, options = WRITERS[name](tmp_path, scores, labels, kind)
@@ -176,13 +176,24 @@ def test_class_names_must_fit(tmp_path: Path) -> None:
     assert "must be a JSON list of names, got 'a,b,c'" in refusal(tmp_path / "a.safetensors")
 
 
+def test_an_integer_label_out_of_range_is_no_name(tmp_path: Path) -> None:
+    rows = [{"logits": [0.5, 0.1, 0.2], "label": label} for label in (0, 1, 7)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    expected = "labels must lie in [0, 3), the classes of the scores; the label in line 3 is 7"
+    assert refusal(tmp_path / "a.jsonl").endswith(expected)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"logits": [0.5, 0.1], "label": "cat"}))
+    assert "labels are names ('cat' in line 1)" in refusal(tmp_path / "a.jsonl")
+
+
 def test_faults_of_a_single_score_have_a_row(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.1, 1.5]), labels=[0, 1, 1])
-    assert re.search(r"row 2 .* has values from -0.5 to 1.5 .*--kind logits", refusal(tmp_path / "a.npz"))
+    assert re.search(r"row 2 .* has 1.5; .*--kind logits", refusal(tmp_path / "a.npz"))
     np.savez(tmp_path / "a.npz", logits=np.array([0.5, np.nan]), labels=[0, 1])
     assert "row 1 (counted from 0) has nan for class 1" in refusal(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", confidence=np.array([0.5, 1.2]), predicted=[0, 1], labels=[0, 1])
-    assert "confidences must lie in [0, 1]; row 1 (counted from 0) has 1.2" in refusal(tmp_path / "a.npz")
+    assert "a confidence or probability must lie in [0, 1]; row 1 (counted from 0) has 1.2" in refusal(
+        tmp_path / "a.npz"
+    )
     np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=["a", "b"], class_names=["a", "b"])
     assert read_predictions(tmp_path / "a.npz").positive == "b"
     cases: list[tuple[Any, str]] = [

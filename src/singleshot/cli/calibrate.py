@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import json
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -95,6 +96,8 @@ def calibrate(  # noqa: PLR0917
     }
     if isinstance(scaling, TemperatureScaling):
         about["temperature"] = scaling.temperature
+    if math.isinf(before.nll):
+        about["zeros_share"] = predictions.zeros
     about["evaluated_on_fit_file"] = same is not None
     if as_json:
         results = {"before": result_dict(before), "after": result_dict(after)}
@@ -144,5 +147,10 @@ def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult,
     for name in (name for name in SHOWN if name in before.metrics() and name in after.metrics()):
         print(f"  {LABELS[name]:<16} {number(before.metrics()[name])} {number(after.metrics()[name])}")
     print(f"Before: {average_gap(before)}\nAfter:  {average_gap(after)}")
+    if "zeros_share" in about:
+        print(
+            f"Probabilities of 0 have no logarithm: those of an example share {about['zeros_share']:.2g}, half of the "
+            "smallest other probability."
+        )
     if about["evaluated_on_fit_file"]:
         print("Fitted on the evaluated file: expect worse metrics on new data.")

@@ -33,7 +33,7 @@ def evaluate(  # noqa: PLR0917
 
     .npz, .safetensors: arrays `logits` or `probs` (N, C), and `labels` (N,); optionally `class_names`.
 
-    .csv, .tsv, .jsonl, .parquet, .feather: columns `logit_CLASS` or `prob_CLASS`, and `label`; or a list of scores.
+    .csv, .tsv, .txt, .jsonl, .parquet, .feather: columns `logit_CLASS` or `prob_CLASS`, and `label`; or a list.
 
     Instead of all scores: the confidence of the predicted class, or the score of the positive class of two.
 

@@ -31,7 +31,7 @@ class ReadOptions:
     positive: str | None = None
     """name of the positive class, if the scores are only those of the positive class."""
     normalize: Flag = False
-    """divide each row of probabilities by its sum."""
+    """divide each row of probabilities by its sum; a single score, in percent, by 100."""
 
 
 @dataclass(frozen=True)

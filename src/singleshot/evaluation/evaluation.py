@@ -11,6 +11,7 @@ from typing import Any
 from singleshot.common.checks import check_range, check_size
 from singleshot.common.text import jsonable, listed, shown
 from singleshot.evaluation.formatting import amount, number
+from singleshot.evaluation.label_check import LabelCheck, LabelFault
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.classwise import MIN_PER_CLASS, ClasswiseGroups
 from singleshot.metrics.estimates import METRICS, Estimator, Resampled
@@ -18,7 +19,7 @@ from singleshot.metrics.examples import ExampleGathering, Examples, ScoredBatch
 from singleshot.metrics.intervals import Interval, bootstrap
 from singleshot.metrics.resampling import GROUPS
 from singleshot.metrics.selective import Threshold, threshold_for_accuracy
-from singleshot.metrics.significance import Comparison, ConsistencyTest, compare_resampled, consistency_test
+from singleshot.metrics.significance import Comparison, compare_resampled
 from singleshot.predictions import Predictions
 
 MAX_RESAMPLED = 1_000_000
@@ -38,7 +39,6 @@ class Evaluation:
     result: CalibrationResult
     examples: Examples | None  # None if they were not kept
     intervals: dict[str, Interval] = field(default_factory=dict)
-    consistency: ConsistencyTest | None = None
     example_metrics: dict[str, float] = field(default_factory=dict)  # those that need the examples, not only the bins
     name: str = "predictions"
     about: str = ""  # number of examples and how they were predicted
@@ -48,6 +48,7 @@ class Evaluation:
     positive: CalibrationResult | None = None  # its probability against its frequency (as ``accuracy``)
     impossible: int = 0  # labels with probability 0, which make the NLL infinite
     impossible_rows: tuple[int, ...] = ()  # the first of them, counted from 0
+    label_fault: LabelFault | None = None  # what is wrong with the labels, if they do not fit the predictions
 
     def metrics(self) -> dict[str, float]:
         """Every known metric by name, including those that need the examples if they were kept."""
@@ -87,7 +88,7 @@ class Evaluation:
         if self.examples is None:
             return [f"Intervals, AURC, and the debiased, equal-mass and smooth ECE are {on_request}"]
         count = len(self.examples)
-        if count < MIN_RESAMPLED and self.consistency is not None:
+        if count < MIN_RESAMPLED:
             return [f"No intervals: they need at least {MIN_RESAMPLED} examples, got {count}."]
         if count > MAX_RESAMPLED and not self.intervals:
             return [f"Intervals are {on_request}"]
@@ -98,6 +99,8 @@ class Evaluation:
     def to_dict(self, accuracy: float | None = None) -> dict[str, Any]:
         """Every number as plain values for JSON, with the threshold for an accuracy if one is given."""
         found = {**self.source, **dict.fromkeys(METRICS), **self.metrics(), **result_dict(self.result)}
+        if self.label_fault is not None:
+            found["label_fault"] = self.label_fault._asdict()
         if self.top_class_only:
             found["top_class_only"] = True
         if self.impossible:
@@ -106,8 +109,6 @@ class Evaluation:
             found["positive_class"] = {"name": self.positive_name, **self.positive.to_dict()}
         if self.intervals:
             found["intervals"] = self.intervals
-        if self.consistency is not None:
-            found["consistency"] = self.consistency
         if accuracy is not None:
             found["threshold"] = self.threshold(accuracy)
         return dict(jsonable(found))
@@ -121,29 +122,31 @@ def evaluate_batches(
     classwise: bool = False,
     replicates: int | None = None,
     keep_examples: bool = False,
-    test_calibration: bool = True,
     on_batch: Callable[[ScoredBatch], None] | None = None,
-    positive_class: bool = False,
+    positive_name: str | None = None,
 ) -> Evaluation:
     """Evaluate batches, given as the arguments of `Calibration.update`, in one pass.
 
     Memory is O(bins), plus 25 bytes per example for up to a million examples, or for all of them if ``replicates`` or
     ``keep_examples`` is set. The interval of the classwise ECE needs up to 100 MB. ``checked`` scores have already been
     validated. ``replicates`` are bootstrap resamples for the intervals, by default 1,000, or none above a million
-    examples. ``on_batch`` is called with every batch, validated and reduced. With ``positive_class``, the calibration
-    of class 1 of two is also computed. Batches can also be arguments of `ScoredBatch.of_top_class`.
+    examples. ``on_batch`` is called with every batch, validated and reduced. With ``positive_name``, the calibration
+    of class 1 of two, which has this name, is also computed. Batches can also be arguments of
+    `ScoredBatch.of_top_class`.
     """
     check_options(bins=bins, replicates=replicates)
     calibration = Calibration(bins=bins, classwise=classwise)
     gathering: ExampleGathering | None = ExampleGathering()
     groups = ClasswiseGroups(bins) if classwise and replicates != 0 else None
-    positive = Calibration(bins=bins) if positive_class else None
+    positive = None if positive_name is None else Calibration(bins=bins)
+    labels_fit = LabelCheck()
     impossible_rows: list[int] = []
     impossible = count = classes = 0
     for given in batches:
         of_top_class = "confidence" in given
         batch = ScoredBatch.of_top_class(**given) if of_top_class else ScoredBatch.of(**given, checked=checked)
         calibration.add(batch)
+        labels_fit.add(batch)
         if positive is not None:
             positive.add(batch.of_class(1))
         rows = batch.nll.isinf().nonzero().squeeze(1) + count
@@ -161,8 +164,10 @@ def evaluate_batches(
             groups.add(batch)
     result = calibration.compute()
     known: dict[str, Any] = {
+        "positive_name": positive_name,
         "top_class_only": math.isnan(result.nll),
         "positive": None if positive is None else positive.compute(),
+        "label_fault": labels_fit.fault(positive_name),
         "impossible": impossible,
         "impossible_rows": tuple(impossible_rows),
     }
@@ -179,27 +184,26 @@ def evaluate_batches(
             intervals["classwise_ece"] = groups.interval(replicates)
     else:
         estimates = Estimator(examples, bins).estimates()
-    is_tested = replicates and test_calibration
-    consistency = consistency_test(examples, replicates=replicates, bins=bins) if is_tested else None
     intervals = {name: one for name, one in intervals.items() if not math.isnan(one.estimate)}
-    return Evaluation(result, examples, intervals, consistency, estimates, **known)
+    return Evaluation(result, examples, intervals, estimates, **known)
 
 
 def evaluate_file(predictions: Predictions, **options: Any) -> Evaluation:
     """Evaluate a file that `read_predictions` opened, with the options of `evaluate_batches`."""
     if predictions.kind == "confidence":
         options = {**options, "classwise": False}
-    of_positive = predictions.positive is not None
-    evaluation = evaluate_batches(predictions.batches(), checked=True, positive_class=of_positive, **options)
-    path, kind, classes = predictions.path, predictions.kind, predictions.classes
-    size = f"{amount(evaluation.result.count, 'example')}, {amount(classes, 'class', 'classes')}"
+    positive = predictions.positive
+    evaluation = evaluate_batches(predictions.batches(), checked=True, positive_name=positive, **options)
+    path, kind, classes = predictions.path, predictions.kind, predictions.known_classes
+    size = amount(evaluation.result.count, "example")
+    if classes:
+        size += f", {amount(classes, 'class', 'classes')}"
     what = {"confidence": "confidence of the predicted class"}.get(kind, kind)
     return replace(
         evaluation,
         name=str(path),
-        about=f"{size}, {what} of {shown(predictions.positive)}" if of_positive else f"{size}, {what}",
-        positive_name=predictions.positive,
-        source={"file": str(path), "kind": kind, "classes": classes},
+        about=f"{size}, {what}" if positive is None else f"{size}, {what} of {shown(positive)}",
+        source={"file": str(path), "kind": kind, "classes": classes or None},
     )
 
 

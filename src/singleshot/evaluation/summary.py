@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 from singleshot.common.text import printable
 from singleshot.evaluation.evaluation import BaselineComparison, Evaluation
 from singleshot.evaluation.formatting import LABELS, difference_label, number
-from singleshot.evaluation.verdict import verdict
+from singleshot.evaluation.verdict import WIDTH, verdict
 from singleshot.metrics.calibration import CalibrationResult
-
-ABOUT_CLASSWISE = (
-    "  (The interval of the classwise ECE is for the true error, without bias: it may lie below the estimate.)"
-)
 
 
 def evaluation_lines(evaluation: Evaluation, accuracy: float | None = None) -> list[str]:
     """The metrics with their intervals, the verdict, and the threshold for an accuracy if one is given."""
     metrics, intervals = evaluation.metrics(), evaluation.intervals
     lines = [printable(f"{evaluation.name}: {evaluation.about}")]
+    if evaluation.label_fault is not None:
+        finding, advice = evaluation.label_fault
+        lines += wrap(f"Check the labels: {finding}. {advice}", WIDTH)
     if intervals:
         lines.append(f"  {'':<16} {'':8}   95 % interval")
     for name in (name for name in LABELS if name in metrics):
@@ -28,8 +28,6 @@ def evaluation_lines(evaluation: Evaluation, accuracy: float | None = None) -> l
         if name in intervals and math.isfinite(intervals[name].low):
             line += f"   {number(intervals[name].low, 0)} – {number(intervals[name].high, 0)}"
         lines.append(line)
-    if "classwise_ece" in intervals:
-        lines.append(ABOUT_CLASSWISE)
     lines += evaluation.notes()
     lines += [average_gap(evaluation.result)] if evaluation.examples is None else verdict(evaluation).lines()
     if accuracy is not None:
@@ -44,10 +42,7 @@ def evaluation_dict(evaluation: Evaluation, accuracy: float | None = None) -> di
     The p-value of perfect calibration is that of the verdict.
     """
     found = None if evaluation.examples is None else verdict(evaluation).to_dict()
-    numbers = evaluation.to_dict(accuracy)
-    if found is not None:
-        numbers.pop("consistency", None)
-    return {**numbers, "verdict": found}
+    return {**evaluation.to_dict(accuracy), "verdict": found}
 
 
 def table_lines(evaluations: Sequence[Evaluation]) -> list[str]:

@@ -43,11 +43,12 @@ class Verdict:
     details: Sequence[str] = ()  # sentences: what was claimed and what held
     p_value: float | None = None  # of perfect calibration; None with too few examples
     needed: int | None = None  # examples for a clear verdict, if this one is unclear
+    label_advice: str | None = None  # what to do first, if the labels do not fit the predictions
 
     @property
     def badge(self) -> str:
         """The level as a word."""
-        return BADGES[self.level]
+        return BADGES[self.level] if self.label_advice is None else "Check the labels"
 
     @property
     def sentences(self) -> list[str]:
@@ -77,7 +78,8 @@ def verdict(evaluation: Evaluation) -> Verdict:
 
     Three tests look for a deviation from perfect calibration: of the mean score, of the ECE, and of the mean of the
     high scores. Each may fail once in 60 calibrated classifiers, so at most one in 20 is reported as miscalibrated.
-    What a test finds is judged by its size, see `SMALL`, and an error that may be small is never rated as bad. All
+    What a test finds is judged by its size, see `SMALL`, and an error that may be small is never rated as bad. Labels
+    that do not fit the predictions are found first: nothing else is worth saying. All
     numbers are rounded before they are judged, so equal words have equal levels.
     """
     examples = evaluation.examples
@@ -97,6 +99,9 @@ def verdict(evaluation: Evaluation) -> Verdict:
     details = [_claim_sentence(everything, "mean" in beyond_chance)]
     if high is not None and high.count < everything.count:
         details.append(_claim_sentence(high, "high" in beyond_chance))
+    if evaluation.label_fault is not None:
+        finding, advice = evaluation.label_fault
+        return Verdict("bad", finding, [advice, *details], p_value, label_advice=advice)
     if not beyond_chance:
         return _no_miscalibration(examples, everything, error, details, p_value)
     finding, level = worst_finding(everything, high, error, beyond_chance)

@@ -192,11 +192,11 @@ class Calibration(AdditiveState):
         if "classes" in options:
             options["classes"] = batch.scores.shape[1]
         added = Calibration._with_options(options)
-        for chunk in batch.chunks():
-            added._add_chunk(chunk)
+        for part in batch.chunks() if "classes" in options else [batch]:  # probabilities of every class take memory
+            added._add_part(part)
         self.merge(added)
 
-    def _add_chunk(self, batch: ScoredBatch) -> None:
+    def _add_part(self, batch: ScoredBatch) -> None:
         bins, sums = int(self._options["bins"]), self._sums
         index = bin_index(batch.confidence, bins)
         sums["count"] += sum_by_bin(index, bins)

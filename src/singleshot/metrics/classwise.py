@@ -121,7 +121,7 @@ class ClasswiseGroups:
         calibrated = mean + (calibrated - mean) * np.sqrt(classes / max(classes - 1, 1))
         estimate, centre = (float(classwise_error(own, error)) for error in (plain_error, debiased_error))
         low, high = error_interval(estimate, centre, values, calibrated, level=0.95)
-        return Interval(estimate, low, high, float(values.std(ddof=1)))
+        return Interval(estimate, min(low, estimate), max(high, estimate), float(values.std(ddof=1)))
 
 
 def number_of_groups(classes: int, bins: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -29,8 +30,9 @@ from singleshot.uncertainty import at_least_float32
 
 Values = tuple[Tensor, Tensor, Tensor, Tensor]
 """Confidence (or 1 − confidence), correctness, NLL and Brier score of N examples, each of shape (N,)."""
-CHUNK_ELEMENTS = 2**19
-"""Scores processed at a time: 4 MB of float64 stay in a core's cache, and temporaries do not grow with the data."""
+CHUNK_ELEMENTS = 2**20
+"""Scores processed at a time: 8 MB of float64 stay in the cache, and temporaries do not grow with the data."""
+LOG2_E = 1 / math.log(2)
 MAX_COLUMN_MAJOR = 32
 """Up to this many classes, scores are processed by class: ten operations on long columns are faster than many on short
 rows, and equal rows give equal bits wherever they are in a batch, which a sum over short rows does not."""
@@ -140,9 +142,11 @@ class ScoredBatch:
         brier = (probability.cpu() - is_class.double()).square()
         return replace(self, confidence=probability.cpu(), correct=is_class, brier=brier, doubt=None)
 
-    def predicted(self) -> Tensor:
-        """Return the predicted class of each example (N,), on the CPU."""
-        return self.scores.argmax(1).cpu() if self.top_class is None else self.top_class
+    def predicted(self, rows: Tensor | slice = slice(None)) -> Tensor:
+        """Return the predicted class of each example (N,), or of some rows, on the CPU."""
+        if self.top_class is not None:
+            return self.top_class[rows]
+        return self.scores[rows if isinstance(rows, slice) else rows.to(self.scores.device)].argmax(1).cpu()
 
 
 def scores_and_labels(scores: Any, labels: Any, kind: str, **layout: Any) -> tuple[Tensor, Tensor]:
@@ -276,7 +280,7 @@ def reduce_logits(logits: Tensor, labels: Tensor) -> Values:
     top = (odds if logits.shape[1] <= MAX_COLUMN_MAJOR else logits).amax(1).double()
     gap = top - label_logit
     label_odds = (-gap).exp_()
-    odds.sub_(top.unsqueeze(1)).exp_()
+    odds = _exponentials(odds.sub_(top.unsqueeze(1)))
     odds[torch.arange(len(odds), device=odds.device), labels] = 0
     other_odds = _sum_of_rows(odds)
     rest = other_odds + (label_odds - 1)  # the odds of all classes but the predicted one
@@ -289,13 +293,18 @@ def reduce_logits(logits: Tensor, labels: Tensor) -> Values:
     if len(may_be_tied):  # the first of the largest scores is the prediction
         on_top[may_be_tied] = logits[may_be_tied].argmax(1) == labels[may_be_tied]
     confidence = (1 + rest).reciprocal_()
-    brier = _sum_of_rows(odds.square_()) * confidence.square() + (other_odds * confidence).square_()
+    brier = _sum_of_squares(odds) * confidence.square() + (other_odds * confidence).square_()
     dtype = torch.promote_types(logits.dtype, torch.float32)
     exact = rest.log1p() + gap
     nll = exact.to(dtype)
     if bool((nll.isinf() & exact.isfinite()).any()):  # logits near the largest float32
         nll = exact
     return rest * confidence, on_top, nll, brier.to(dtype)
+
+
+def _exponentials(values: Tensor) -> Tensor:
+    """Return exp of float64 values (N, C), in place. For long rows by 2^x, which takes 60 % of the time of e^x."""
+    return values.exp_() if values.shape[1] <= MAX_COLUMN_MAJOR else values.mul_(LOG2_E).exp2_()
 
 
 def _copied(scores: Tensor, dtype: torch.dtype) -> Tensor:
@@ -313,6 +322,13 @@ def _sum_of_rows(values: Tensor) -> Tensor:
     for column in range(1, values.shape[1]):
         total += values[:, column]
     return total
+
+
+def _sum_of_squares(values: Tensor) -> Tensor:
+    if values.shape[1] > MAX_COLUMN_MAJOR:
+        lengths: Tensor = torch.linalg.vector_norm(values, dim=1)
+        return lengths.square_()
+    return _sum_of_rows(values.square_())
 
 
 def reduce_probs(probs: Tensor, labels: Tensor) -> Values:

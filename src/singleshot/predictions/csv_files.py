@@ -1,4 +1,4 @@
-"""Predictions in .csv and .tsv files, read in blocks of rows.
+"""Predictions in .csv, .tsv and .txt files, read in blocks of rows.
 
 The csv module and ``float`` parse a few million cells per second, with correct quoting and known line numbers.
 """
@@ -22,16 +22,16 @@ from singleshot.predictions.file import Block, Predictions
 from singleshot.predictions.selection import Layout, Selection, check_unique, find_columns
 from singleshot.predictions.text_files import BLOCK_CHARACTERS, MAX_LINE, limited_lines, opened_text
 
-SEPARATORS = ("\t", ";", "|", ",")
-"""In this order: a decimal comma is not a separator."""
+SEPARATORS = ("\t", ";", "|", ",", " ")
+"""In this order: a decimal comma is not a separator, nor is the space after a comma."""
 LABEL = "label"  # heading of the labels in a table without headings
 
 
 def open_csv(path: Path, selection: Selection) -> Predictions:
     """Open a table of scores and labels; the separator is found in its first lines.
 
-    The first line contains the headings. Without headings, columns are numbered from 0, and the labels are the first or
-    the last column.
+    The first line contains the headings. Without headings, the labels are the first or the last column, and the classes
+    are numbered from 0.
     """
     separator = _find_separator(path)
     headings, has_headings = _read_headings(path, separator, selection)
@@ -88,7 +88,7 @@ def _find_separator(path: Path) -> str:
         signs = [_unquoted(line).count(separator) for line in first]
         if min(signs) > 0 and len(set(signs)) == 1:
             return separator
-    return max(SEPARATORS[::-1], key=_unquoted(first[0]).count)
+    return max(SEPARATORS[-2::-1], key=_unquoted(first[0]).count)  # not a space, which headings may contain
 
 
 def _unquoted(line: str) -> str:
@@ -139,13 +139,17 @@ def _numbered_headings(path: Path, separator: str, columns: int, selection: Sele
     last = columns - 1
     headings = [str(index) for index in range(columns)]
     if selection.labels is None:
-        whole = [index for index in {0, last} if all(_is_label(row[index]) for row in rows if len(row) == last + 1)]
+        full = [row for row in rows if len(row) == columns]
+        whole = [index for index in {0, last} if all(_is_label(row[index]) for row in full)]
+        if len(whole) == 2:  # numpy.savetxt writes scores of 0 and 1 with exponents, and labels too unless told not to
+            whole = [index for index in whole if not any("e" in row[index].lower() for row in full)]
         if len(whole) != 1:
             raise ValueError(
                 f"{path} has no headings, and it is unclear which column holds the labels: add a line such as "
                 "label,prob_cat,prob_dog, or set --labels NUMBER, counted from 0"
             )
-        headings[whole[0]] = LABEL
+        headings = headings[:-1]  # those of the classes, which are numbered like their labels
+        headings.insert(whole[0], LABEL)
     if selection.kind is None:
         raise ValueError(
             f"{path} has no headings, so it is unclear whether it holds logits or probabilities: set --kind logits or "
@@ -192,4 +196,4 @@ def _number(text: str) -> float | None:
 def _is_label(text: str) -> bool:
     """Whether a cell is an integer or not a number."""
     number = _number(text)
-    return number is None or (number.is_integer() and "e" not in text.lower())
+    return number is None or number.is_integer()

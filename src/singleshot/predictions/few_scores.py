@@ -27,6 +27,9 @@ AMBIGUOUS = (
 
 def open_single_score(predictions: Predictions, positive: str | None = None) -> Predictions:
     """Turn predictions whose blocks have one score per example into those of their classes."""
+    if predictions.normalize and predictions.kind != "logits":
+        percent = predictions.read_blocks
+        predictions = replace(predictions, normalize=False, read_blocks=lambda rows: map(_from_percent, percent(rows)))
     path, read, names = predictions.path, predictions.read_blocks, predictions.class_names
     if predictions.stored_passes is not None:
         raise ValueError(f"{path} has one score per example, but stochastic passes, which need a score for each class")
@@ -35,13 +38,18 @@ def open_single_score(predictions: Predictions, positive: str | None = None) -> 
     with damage_reported(path):
         first = next(read(1), None)
     if first is not None and first.predicted is None:
-        return replace(predictions, classes=2, class_names=OUTCOMES, read_blocks=_with_outcomes(path, read))
+        of_outcomes = _with_outcomes(path, read)
+        return replace(predictions, classes=2, class_names=OUTCOMES, has_classes=False, read_blocks=of_outcomes)
     if names is not None:  # stored in the file
         return replace(predictions, classes=len(names))
     names = _distinct(path, read)
     if predictions.is_unclear and len(names) <= 2 and _has_low_scores(path, read):
         raise ValueError(f"{path}: the score {AMBIGUOUS}")
     return replace(predictions, classes=len(names), class_names=names, labels_are="names")
+
+
+def _from_percent(block: Block) -> Block:
+    return block._replace(scores=native(block.scores).astype(np.float64) / 100)
 
 
 def _distinct(path: Path, read_blocks: BlockReader) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from singleshot.predictions.validation import (
     check_values,
     native,
     score_tensor,
+    share_of_zeros,
 )
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32 fit into a core's cache
@@ -87,6 +89,7 @@ class Predictions:
     normalize: bool = False  # whether each row of probabilities is divided by its sum
     is_unclear: bool = False  # whether the confidence could be the probability of the positive class
     are_assumed: bool = False  # whether the classes are all columns but the label, which may include others
+    has_classes: bool = True  # False if it is only known whether each prediction is right: class 1 of 0 and 1
 
     def __post_init__(self) -> None:
         if self.count == 0:
@@ -102,6 +105,11 @@ class Predictions:
     def has_single_score(self) -> bool:
         """Whether the blocks have one score per example: a confidence, or the score of the positive class."""
         return self.kind == "confidence" or self.classes == 1
+
+    @property
+    def known_classes(self) -> int:
+        """Number of classes; 0 if it is only known whether each prediction is right."""
+        return self.classes if self.has_classes else 0
 
     @property
     def passes(self) -> int:
@@ -157,7 +165,8 @@ class Predictions:
     def _faults(self, found: str) -> str:
         """Read the file again, and describe the faults of all labels and all scores."""
         labels_fault = ""
-        scores = ScoreFaults(str(self.path), self.kind)
+        is_single = self.kind == "confidence" or self.positive is not None
+        scores = ScoreFaults(str(self.path), "confidence" if is_single and self.kind == "probs" else self.kind)
         try:
             read_labels = self._label_reader()
             first = 0
@@ -169,7 +178,7 @@ class Predictions:
                     except ValueError as error:
                         labels_fault = str(error)
                 values = score_tensor(self._scores(block), self.kind, bfloat16=block.bfloat16)
-                scores.add(values, location)
+                scores.add(values[:, -1:] if scores.kind == "confidence" else values, location)
                 first += len(block.labels)
         except (*DAMAGE, OSError, ValueError):
             pass  # the rest of the file cannot be read, as the error that was found may say already
@@ -207,9 +216,14 @@ class Predictions:
         found = None if predicted[0] is None else np.concatenate(predicted)
         return Chunk(np.concatenate(scores), np.concatenate(labels), found)
 
+    @cached_property
+    def zeros(self) -> float:
+        """What the probabilities of 0 in a row have together as logits, found in the first chunk; 0 for logits."""
+        return share_of_zeros(next(self.chunks()).scores) if self.kind == "probs" else 0.0
+
     def logits(self, chunk: Chunk) -> NDArray[Any]:
-        """Return the scores of a chunk as logits; probabilities become their logarithms."""
-        return as_logits(chunk.scores, self.kind)
+        """Return the scores of a chunk as logits; probabilities become their logarithms, see `share_of_zeros`."""
+        return as_logits(chunk.scores, self.kind, self.zeros)
 
     def _labelled_blocks(
         self, read_blocks: BlockReader, row_scores: int, rows: int | None

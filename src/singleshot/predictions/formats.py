@@ -21,7 +21,7 @@ from singleshot.predictions.validation import LABEL_MEANINGS, LabelsAre
 OPENERS: dict[str, Callable[[Path, Selection], Predictions]] = {
     ".npz": open_npz,
     ".npy": open_npy,
-    **{f"{ending}{packed}": open_csv for ending in (".csv", ".tsv") for packed in ("", ".gz", ".zst")},
+    **{f"{ending}{packed}": open_csv for ending in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst")},
     **{f"{ending}{packed}": open_jsonl for ending in (".jsonl", ".ndjson") for packed in ("", ".gz", ".zst")},
     ".parquet": open_parquet,
     ".feather": open_feather,
@@ -69,7 +69,7 @@ def read_predictions(
             their indices.
         predicted: name of the array or column of predicted classes, if the scores are only their confidence.
         positive: name of the positive class, if the scores are only those of the positive class.
-        normalize: divide each row of probabilities by its sum, which must be positive.
+        normalize: divide each row of probabilities by its sum, which must be positive; a single score by 100.
 
     >>> import tempfile
     >>> import numpy as np
@@ -99,12 +99,12 @@ def read_predictions(
         raise ValueError(f"{path} is empty")
     with damage_reported(path):
         found = OPENERS[ending](path, Selection(scores, kind, labels, predicted))
-    found = found if found.labels_are else replace(found, labels_are=labels_are)
+    found = replace(found, labels_are=found.labels_are or labels_are, normalize=normalize)
     if found.has_single_score:
         found = open_single_score(found, positive)
     elif positive is not None:
         raise ValueError(f"{path} has scores of {found.classes} classes; --positive is for files with a single score")
-    return replace(found, normalize=normalize)
+    return found
 
 
 def is_predictions(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 from collections.abc import Iterator
@@ -16,15 +17,19 @@ BLOCK_CHARACTERS = 2**24  # of the rows held at a time, including unused columns
 
 @contextmanager
 def opened_text(path: Path) -> Iterator[IO[str]]:
-    """Open a text file, decompressed if its name ends in .gz or .zst."""
+    """Open a text file, decompressed if its name ends in .gz or .zst; UTF-8, or UTF-16 with a byte order mark."""
+    with _opened_bytes(path) as file:
+        start = file.read(2)
+    encoding = "utf-16" if start in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} else "utf-8-sig"
+    with _opened_bytes(path) as binary, io.TextIOWrapper(binary, encoding=encoding, newline="") as text:
+        yield text
+
+
+def _opened_bytes(path: Path) -> Any:
     name = path.name.lower()
     if name.endswith(".zst"):
-        with _zstd(path) as binary, io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as text:
-            yield text
-        return
-    open_text: Any = gzip.open if name.endswith(".gz") else open
-    with open_text(path, "rt", encoding="utf-8-sig", newline="") as file:
-        yield file
+        return _zstd(path)
+    return gzip.open(path) if name.endswith(".gz") else path.open("rb")
 
 
 def _zstd(path: Path) -> Any:

@@ -23,6 +23,8 @@ Location = Callable[[int], str]
 """Describes where a row of a block is in the file."""
 TRUTHS = {"false": 0, "true": 1}
 INTEGER = re.compile(r"([+-]?[0-9]{1,18})(\.0*)?")
+EXPONENT = re.compile(r"[+-]?[0-9]\.[0-9]{18}e\+[0-9]{2}")
+"""A number as numpy.savetxt writes it by default."""
 
 
 def valid_rows(values: Tensor, kind: Kind) -> Tensor:
@@ -47,7 +49,7 @@ def describe_row(row: Tensor, kind: Kind) -> str:
 REQUIREMENTS: dict[Kind, str] = {
     "logits": "logits must be finite (or -inf)",
     "probs": "probabilities must lie in [0, 1] and sum to 1 in each row",
-    "confidence": "confidences must lie in [0, 1]",
+    "confidence": "a confidence or probability must lie in [0, 1]",
 }
 
 
@@ -85,8 +87,12 @@ class ScoreFaults:
         found = f"{self.name}: {REQUIREMENTS[self.kind]}; {self.first}"
         if self.invalid > 1:
             found += f"; {self.invalid:,} of {self.rows:,} rows are invalid"
-        if self.kind != "probs":
+        if self.kind == "confidence" and self.are_positive and 1 < self.largest < 100:
+            return f"{found}; if these are percentages, --normalize divides them by 100 (normalize=True in Python)"
+        if self.kind == "logits":
             return found
+        if self.kind == "confidence":
+            return f"{found}; if these are logits of the positive class, set --kind logits"
         if self.invalid > 1 and self.worst != self.first:
             found += f", the worst is {self.worst}"
         if self.are_positive:
@@ -121,8 +127,11 @@ def native(scores: NDArray[Any]) -> NDArray[Any]:
     return scores.astype(scores.dtype.newbyteorder("="), copy=False)
 
 
-def as_logits(scores: NDArray[Any], kind: Kind) -> NDArray[Any]:
-    """Return finite logits: probability 0, or a logit of −∞, becomes the smallest normal float32."""
+def as_logits(scores: NDArray[Any], kind: Kind, zeros: float = 0.0) -> NDArray[Any]:
+    """Return finite logits: probability 0, or a logit of −∞, becomes the smallest normal float32.
+
+    With ``zeros``, see `share_of_zeros`, the probabilities of 0 in a row share this much instead.
+    """
     tiny = np.finfo(np.float32).tiny
     if kind == "logits":
         masked = np.isneginf(scores)
@@ -131,8 +140,24 @@ def as_logits(scores: NDArray[Any], kind: Kind) -> NDArray[Any]:
         lowest = scores.max(-1, keepdims=True) + np.log(tiny)
         return np.asarray(np.where(masked, lowest, scores).astype(scores.dtype))
     wide = scores.astype(np.float32) if scores.dtype == np.float16 else scores
+    is_zero = wide == 0
+    if zeros and is_zero.any():
+        each = zeros / np.maximum(is_zero.sum(-1, keepdims=True), 1)
+        wide = np.where(is_zero, each, wide).astype(wide.dtype)
     logits: NDArray[Any] = np.log(np.maximum(wide, tiny))
     return logits
+
+
+def share_of_zeros(probs: NDArray[Any]) -> float:
+    """Return what the probabilities of 0 in a row probably have together: half of the smallest positive one.
+
+    Rounded to two decimals, a probability of 0 is any below 0.005, and one of 1e-38 would dominate every fit. At most
+    0.05, for probabilities that are all 0 or 1.
+
+    >>> share_of_zeros(np.array([[0.99, 0.01, 0.0], [0.33, 0.33, 0.34]]))
+    0.005
+    """
+    return min(float(np.min(probs, where=probs > 0, initial=0.1)), 0.1) / 2
 
 
 def label_texts(labels: NDArray[Any]) -> list[str]:
@@ -146,8 +171,15 @@ def label_texts(labels: NDArray[Any]) -> list[str]:
     texts = [str(label).strip() for label in labels.ravel().tolist()]
     if labels.dtype.kind in "biu":
         return texts
-    plain = {text: INTEGER.fullmatch(text) for text in set(texts)}
-    return [text if (match := plain[text]) is None or not match[2] else match[1] for text in texts]
+    plain = {text: _without_decimals(text) for text in set(texts)}
+    return [plain[text] for text in texts]
+
+
+def _without_decimals(text: str) -> str:
+    if EXPONENT.fullmatch(text) and (number := float(text)).is_integer():
+        return str(int(number))
+    match = INTEGER.fullmatch(text)
+    return match[1] if match and match[2] else text
 
 
 def whole_numbers(labels: NDArray[Any]) -> NDArray[Any]:
@@ -219,9 +251,9 @@ class LabelReader:
 
     def _unknown(self, texts: list[str], rows: list[int], location: Location) -> str:
         first, where = texts[rows[0]], location(rows[0])
-        numbers = [number for text in texts if (number := parse_integer(text)) is not None]
+        numbers = [number for number in map(parse_integer, texts) if number is not None]
         hint = counted_from_one(min(numbers), max(numbers), self._classes) if len(numbers) == len(texts) else ""
-        if hint:
+        if hint or (not self._index and parse_integer(first) is not None):
             return (
                 f"{self._path}: labels must lie in [0, {self._classes}), the classes of the scores; the label in "
                 f"{where} is {first}{hint}"

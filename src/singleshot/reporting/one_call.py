@@ -23,8 +23,8 @@ from singleshot.common.files import check_writable, write_text
 from singleshot.common.text import shown
 from singleshot.evaluation.evaluation import Evaluation, evaluate_batches, evaluate_file
 from singleshot.evaluation.formatting import LABELS, amount, number
+from singleshot.evaluation.gain import ScoreSample, cross_fitted_gain
 from singleshot.evaluation.summary import evaluation_dict, evaluation_lines
-from singleshot.evaluation.temperature_gain import ScoreSample, cross_fitted_gain
 from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.examples import scores_and_labels
 from singleshot.predictions import Predictions, read_predictions, write_predictions
@@ -209,7 +209,7 @@ def _evaluated_file(
     parts = list(file.batches())
     batch = {key: torch.from_numpy(np.concatenate([part[key] for part in parts])) for key in parts[0]}
     evaluation = partial(evaluate_file, file, **options)
-    found = _with_predictions(evaluation, batch, file.classes, class_names or file.class_names)
+    found = _with_predictions(evaluation, batch, file.known_classes, class_names or file.class_names)
     return found if name is None else replace(found, name=name)
 
 
@@ -230,16 +230,15 @@ def _evaluated(
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"class_names must name the {classes} classes of the scores, got {len(class_names)} names")
     batch = {kind: scores, "labels": labels}
-    evaluate_all = partial(evaluate_batches, [batch], positive_class=is_binary, **options)
-    found = _with_predictions(evaluate_all, batch, classes, class_names)
     positive = (class_names[1] if class_names else "1") if is_binary else None
+    evaluate_all = partial(evaluate_batches, [batch], positive_name=positive, **options)
+    found = _with_predictions(evaluate_all, batch, classes, class_names)
     about = f"{amount(len(labels), 'example')}, {amount(classes, 'class', 'classes')}, {kind}"
     return replace(
         found,
         name=name,
         about=about if positive is None else f"{about} of {shown(positive)}",
         source={"name": name, "kind": kind, "classes": classes},
-        positive_name=positive,
     )
 
 
@@ -252,10 +251,10 @@ def _with_predictions(
 
 
 def _rebinned(source: ModelEvaluation) -> ModelEvaluation:
-    evaluate_all = partial(evaluate_batches, [source.batch], positive_class=source.positive is not None)
+    evaluate_all = partial(evaluate_batches, [source.batch], positive_name=source.positive_name)
     outcomes = source.outcomes
     found = _with_predictions(evaluate_all, source.batch, outcomes.classes, outcomes.class_names)
-    kept = {name: getattr(source, name) for name in ("name", "about", "source", "positive_name")}
+    kept = {name: getattr(source, name) for name in ("name", "about", "source")}
     return replace(found, **kept)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from integration.overconfident import calibrated, run
+from oracle import softmax
 from reporting.browser.chromium import Browser
 from singleshot.cli.evaluate import evaluate
 from singleshot.cli.report import report
@@ -37,6 +38,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of a file with swapped labels, one without classes, and one with rounded probabilities."""
+    folder = tmp_path_factory.mktemp("doubtful")
+    generator = np.random.default_rng(0)
+    positive = generator.random(2000)
+    labels = (generator.random(2000) < positive).astype(int)
+    np.savez(folder / "swapped.npz", probs=positive, labels=1 - labels)
+    lines = [f"{max(p, 1 - p):.4f},{int((p > 0.5) == y)}" for p, y in zip(positive, labels, strict=True)]
+    (folder / "correct.csv").write_text("confidence,correct\n" + "\n".join(lines))
+    logits, labels = calibrated(0, 2000)
+    np.savez(folder / "rounded.npz", probs=softmax(logits * 3).round(2), labels=labels)
+    for page, names in {"all": ("swapped.npz", "correct.csv", "rounded.npz"), "one": ("correct.csv",)}.items():
+        run(report, *(str(folder / name) for name in names), "-o", str(folder / f"{page}.html"), "--replicates", "0")
+    return folder
+
+
 def card(name: str, part: str) -> str:
     return f".card[data-model='{name}'] {part}"
 
@@ -60,6 +78,36 @@ def test_badge_sentences_and_p_value_are_those_of_evaluate(
     assert "rarer than claimed" in browser.find(card("under.npz", ".details")).text
 
 
+def test_swapped_labels_are_named_before_any_advice(browser: Browser, doubtful: Path) -> None:
+    browser.open(doubtful / "all.html")
+    assert browser.find(card("swapped.npz", ".badge")).text.endswith(" Check the labels")
+    assert browser.find(card("swapped.npz", ".verdict")).text.startswith("The labels look swapped: only 2")
+    assert "--positive LABEL" in browser.column(card("swapped.npz", ".details li"))[0]
+    assert "Check the labels first" in browser.find(card("swapped.npz", ".next")).text
+    assert browser.all(card("swapped.npz", ".next pre")) == []
+
+
+def test_rounded_probabilities_get_advice_that_helps(browser: Browser, doubtful: Path) -> None:
+    browser.open(doubtful / "all.html")
+    assert "One temperature fixes most of this:" in browser.find(card("rounded.npz", ".next")).text
+    gain = browser.js("return JSON.parse(document.querySelector('#data').textContent).models[2].next_step.gain")
+    assert gain["ece"][1] < gain["ece"][0] / 3
+    assert gain["nll"][1] < gain["nll"][0]
+
+
+def test_without_classes_there_are_no_tables_of_classes(browser: Browser, doubtful: Path) -> None:
+    browser.open(doubtful / "one.html")
+    for section in ("classes", "confusions"):
+        assert browser.js(f"return document.querySelector('#{section}').hidden")
+    heads = browser.column("#inspection thead th")
+    assert {head.split()[0] for head in heads} == {"Row", "Score"}
+    assert "classes" not in browser.find(card("correct.csv", ".muted")).text
+    browser.open(doubtful / "all.html")
+    options = browser.js("return [...document.querySelectorAll('#classes option')].map((one) => one.textContent)")
+    assert options == ["swapped.npz", "rounded.npz"]
+    assert not browser.js("return document.querySelector('#classes').hidden")
+
+
 def test_the_page_says_what_to_do(browser: Browser, place: Path) -> None:
     browser.open(place / "page.html")
     text = browser.find(card("over.npz", ".next")).text
@@ -68,10 +116,9 @@ def test_the_page_says_what_to_do(browser: Browser, place: Path) -> None:
     assert command.startswith("singleshot calibrate ")
     assert command.endswith(" --fit-on held-out.npz -o calibrated.npz")
     gain = browser.js("return JSON.parse(document.querySelector('#data').textContent).models[0].next_step.gain")
-    assert (
-        f"Expected of a temperature: ECE {gain['ece'][0]:.4f} → {gain['ece'][1]:.4f}, NLL {gain['nll'][0]:.4f}" in text
-    )
-    assert "each half of these examples is rescaled by the temperature of the other half (3,000 examples)" in text
+    change = f"ECE {gain['ece'][0]:.4f} → {gain['ece'][1]:.4f}, NLL {gain['nll'][0]:.4f}"
+    assert f"Expected of a temperature of {gain['temperature']:.2f}: {change}" in text
+    assert "each half of these examples is calibrated by the fit of the other half (3,000 examples)" in text
     assert gain["temperature"] == pytest.approx(3, rel=0.1)
     assert gain["ece"][1] < gain["ece"][0] / 4
     assert f"verdict “{gain['badge']}”" in text

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from singleshot.evaluation.temperature_gain import TemperatureGain
+from singleshot.evaluation.gain import Gain
 from singleshot.evaluation.verdict import BADGES, Level, Verdict
 from singleshot.reporting.page.next_step import TRUST, fix_of_file, fix_of_run, next_step
 
 FIX = partial(fix_of_file, Path("a b.npz"), {"kind": "logits", "labels": None})
 
 
-def gain(fixed: float) -> TemperatureGain:
-    return TemperatureGain(2.0, 100, "fitted", (0.1, 0.1 * (1 - fixed)), (1.0, 0.9), "Calibrated", fixed)
+def gain(fixed: float, method: str = "temperature", nll: float = 0.9) -> Gain:
+    return Gain(method, 2.0, 100, "fitted", (0.1, 0.1 * (1 - fixed)), (1.0, nll), "Calibrated", fixed)
 
 
 @pytest.mark.parametrize("level", BADGES)
@@ -27,19 +27,28 @@ def test_only_scores_that_are_off_need_a_fix(level: Level) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fixed", "action", "method"),
+    ("fixed", "method", "action"),
     [
-        (0.8, "One temperature fixes most of this:", ""),
-        (0.3, "One temperature fixes a part of this:", ""),
-        (0.0, "One temperature does not fix this. Try a method with more parameters:", " --method vector"),
-        (-0.5, "One temperature does not fix this. Try a method with more parameters:", " --method vector"),
+        (0.8, "temperature", "One temperature fixes most of this:"),
+        (0.3, "temperature", "One temperature fixes a part of this:"),
+        (0.8, "isotonic", "One temperature does not fix this, but isotonic regression fixes most of it:"),
+        (0.3, "vector", "One temperature does not fix this, but vector scaling fixes a part of it:"),
     ],
 )
-def test_a_temperature_is_advised_if_it_helps(fixed: float, action: str, method: str) -> None:
-    step = next_step(Verdict("bad", "found"), gain(fixed), FIX)
+def test_the_method_that_helps_is_advised(fixed: float, method: str, action: str) -> None:
+    step = next_step(Verdict("bad", "found"), gain(fixed, method), FIX)
     assert step["action"] == action
-    command = f"singleshot calibrate 'a b.npz' --fit-on held-out.npz -o calibrated.npz{method} --kind logits"
+    flag = "" if method == "temperature" else f" --method {method}"
+    command = f"singleshot calibrate 'a b.npz' --fit-on held-out.npz -o calibrated.npz{flag} --kind logits"
     assert step["commands"] == [command]
+    assert step["gain"]["fixed"] == fixed
+
+
+@pytest.mark.parametrize(("fixed", "nll"), [(0.1, 0.9), (-0.5, 0.9), (0.8, 1.1)])
+def test_nothing_that_does_not_help_is_advised(fixed: float, nll: float) -> None:
+    step = next_step(Verdict("bad", "found"), gain(fixed, nll=nll), FIX)
+    assert step["action"].startswith("No method of singleshot calibrate improves these scores")
+    assert step["commands"] == []
     assert step["gain"]["fixed"] == fixed
 
 

@@ -24,8 +24,8 @@ from singleshot.evaluation.evaluation import (
     resampled_groups,
 )
 from singleshot.evaluation.formatting import amount
+from singleshot.evaluation.gain import Gain, ScoreSample, cross_fitted_gain, held_out_gain
 from singleshot.evaluation.loaded_run import LoadedRun
-from singleshot.evaluation.temperature_gain import ScoreSample, TemperatureGain, cross_fitted_gain, held_out_gain
 from singleshot.evaluation.verdict import Verdict, verdict
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.metrics.variance_histogram import VarianceHistogram
@@ -78,8 +78,8 @@ def file_report(
     ``images`` are the predicted images in the order of the file.
     """
     predictions = read_predictions(path, **options)
-    evaluate = partial(evaluate_file, predictions, bins=bins, replicates=replicates, test_calibration=False)
-    evaluation, outcomes, sample = evaluate_with_outcomes(evaluate, predictions.classes, predictions.class_names)
+    evaluate = partial(evaluate_file, predictions, bins=bins, replicates=replicates)
+    evaluation, outcomes, sample = evaluate_with_outcomes(evaluate, predictions.known_classes, predictions.class_names)
     if images is not None and not np.array_equal(outcomes.labels, images.labels.numpy()):
         raise ValueError(
             f"{path} does not contain predictions for these images: its {amount(len(outcomes.labels), 'label')} differ "
@@ -110,7 +110,7 @@ def run_report(
     """Evaluate a trained run like ``singleshot evaluate RUN``, with the options of `LoadedRun.open`."""
     loaded = LoadedRun.open(folder, **options)
     run, class_names = loaded.run, loaded.run.info.class_names
-    evaluate = partial(loaded.evaluate, bins=bins, replicates=replicates, test_calibration=False)
+    evaluate = partial(loaded.evaluate, bins=bins, replicates=replicates)
     evaluation, outcomes, sample = evaluate_with_outcomes(evaluate, len(class_names), class_names)
     found = verdict(evaluation)
     gain = None
@@ -151,8 +151,8 @@ def evaluate_with_outcomes(
     return evaluation, Outcomes(predicted, labels, evaluation.examples, classes, class_names), sample
 
 
-def _gain_of_run(loaded: LoadedRun, sample: ScoreSample, bins: int, options: dict[str, Any]) -> TemperatureGain | None:
-    """The gain of a temperature fitted on the validation images, or on these images if there are none."""
+def _gain_of_run(loaded: LoadedRun, sample: ScoreSample, bins: int, options: dict[str, Any]) -> Gain | None:
+    """The gain of a calibration fitted on the validation images, or on these images if there are none."""
     if loaded.split != "test" or not loaded.run.recipe.holds_out:
         return cross_fitted_gain(*sample.examples(), bins=bins)
     held_out = LoadedRun.open(loaded.run.folder, **{**options, "split": "validation"})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from singleshot.evaluation.temperature_gain import TemperatureGain
+from singleshot.evaluation.gain import Gain
 from singleshot.evaluation.verdict import Level, Verdict
 
 TRUST: dict[Level, str] = {
@@ -17,8 +17,9 @@ TRUST: dict[Level, str] = {
     "bad": "Do not take the scores as probabilities.",
     "unclear": "These examples are too few to tell how far the scores can be trusted.",
 }
-MOST, SOME = 0.5, 0.2
-"""Shares of the calibration error that a temperature must fix to be called the fix of most or some of it."""
+MOST = 0.5
+"""Share of the calibration error that a method must fix to be called the fix of most of it."""
+SCALING_NAMES = {"vector": "vector scaling", "isotonic": "isotonic regression", "histogram": "histogram binning"}
 DEFAULTS = {"split": "test", "weights": "last", "device": "auto", "bins": 20, "method": "temperature"}
 
 
@@ -74,7 +75,7 @@ def fix_of_run(folder: Path, options: Mapping[str, Any], method: str, *, holds_o
 
 def next_step(
     found: Verdict,
-    gain: TemperatureGain | None,
+    gain: Gain | None,
     fix: Callable[[str], Fix],
     *,
     method: str = "temperature",
@@ -88,18 +89,23 @@ def next_step(
     if of_training:
         trust = "Scores of images that the network was trained on say nothing about new images."
         return {**step, "trust": trust, "action": "Evaluate the run on its test images: --split test."}
+    if found.label_advice is not None:
+        trust = "These numbers say nothing about the scores as long as the labels are wrong."
+        return {**step, "trust": trust, "action": "Check the labels first, as described above."}
     if found.level == "unclear":
         needed = "hundreds" if found.needed is None else f"about {found.needed:,}"
         return {**step, "action": f"Evaluate more examples: {needed} are needed."}
     if found.level in {"good", "near"}:
         return {**step, "action": "To act only on sure predictions, choose a threshold below."}
-    action = "Calibrate them on held-out predictions:"
-    if gain is not None and gain.fixed >= MOST:
-        action = "One temperature fixes most of this:"
-    elif gain is not None and gain.fixed >= SOME:
-        action = "One temperature fixes a part of this:"
-    elif gain is not None:
-        action, method = "One temperature does not fix this. Try a method with more parameters:", "vector"
-    commands, needs = fix(method)
     shown_gain = None if gain is None else gain.to_dict()
+    if gain is not None and not gain.helps:
+        action = "No method of singleshot calibrate improves these scores on examples that it was not fitted on."
+        return {**step, "action": action, "gain": shown_gain}
+    action = "Calibrate them on held-out predictions:"
+    if gain is not None:
+        method, part = gain.method, "most" if gain.fixed >= MOST else "a part"
+        action = f"One temperature fixes {part} of this:"
+        if method != "temperature":
+            action = f"One temperature does not fix this, but {SCALING_NAMES[method]} fixes {part} of it:"
+    commands, needs = fix(method)
     return {**step, "action": action, "commands": commands, "needs": needs, "gain": shown_gain}

@@ -38,7 +38,7 @@ class Outcomes:
     predicted: ClassIndices
     labels: ClassIndices
     examples: Examples
-    classes: int
+    classes: int  # 0 if it is only known whether each prediction is right
     class_names: tuple[str, ...] | None = None
 
     def label(self, index: int) -> str:
@@ -137,8 +137,8 @@ def examples_to_inspect(
         index = row if positions is None else int(positions[row])
         return {
             "image": None if images is None else png_data_uri(images.images[index]),
-            "label": outcomes.label(outcomes.labels[row]),
-            "predicted": outcomes.label(outcomes.predicted[row]),
+            "label": outcomes.label(outcomes.labels[row]) if outcomes.classes else None,
+            "predicted": outcomes.label(outcomes.predicted[row]) if outcomes.classes else None,
             "confidence": float(examples.confidence[row]),
             "index": index,
         }

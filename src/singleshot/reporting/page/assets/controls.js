@@ -20,7 +20,7 @@ function wireControls(report, state, sections) {
   wireDiagrams(report, state, update);
   wirePickers(report, state, () => update("threshold", "classes", "confusions", "inspection", "training"));
   wireThreshold(report, state, () => update("threshold"));
-  find("#class-filter").addEventListener("input", () => filterClasses(report.models[state.chosen]));
+  find("#class-filter").addEventListener("input", () => filterClasses(chosenAmong(report, state, "classes_by_gap")));
   find("#curves .legend").append(...legendButtons(report, state.hidden, () => update("curves")));
 }
 

@@ -34,7 +34,7 @@ function inspectionTable(examples, title) {
       { title: "Score", value: (example) => example.confidence, cell: (example) => percentText(example.confidence) },
       { title: "Predicted", text: true, value: (example) => example.predicted, cell: (example) => example.predicted },
       { title: "Label", text: true, value: (example) => example.label, cell: (example) => example.label },
-    ],
+    ].slice(0, examples[0].label === null ? 2 : 4), // without classes, it is only known which predictions are right
     rows: examples,
   });
 }

@@ -7,7 +7,6 @@ const MAX_PRINTED_CLASSES = 30;
 /** How to draw each section, and whether it is present; in page order. */
 function sectionsOf(report, state) {
   const anyHas = (part) => modelsWith(report, part).length > 0;
-  const chosen = () => report.models[state.chosen];
   return {
     verdicts: { present: true, draw: () => fill("verdicts", verdictCards(report)) },
     metrics: { present: true, draw: () => fill("metrics", metricsParts(report, state)) },
@@ -17,8 +16,11 @@ function sectionsOf(report, state) {
     threshold: { present: true, draw: () => drawThreshold(report, state) },
     curves: { present: true, draw: () => drawCurves(report, state) },
     passes: { present: anyHas("passes"), draw: () => drawPasses(report) },
-    classes: { present: true, draw: () => drawClasses(chosen()) },
-    confusions: { present: true, draw: () => drawConfusions(report, chosen()) },
+    classes: { present: anyHas("classes_by_gap"), draw: () => drawClasses(chosenAmong(report, state, "classes_by_gap")) },
+    confusions: {
+      present: anyHas("confusions"),
+      draw: () => drawConfusions(report, chosenAmong(report, state, "confusions")),
+    },
     inspection: { present: anyHas("inspection"), draw: () => drawInspection(chosenAmong(report, state, "inspection")) },
     training: { present: anyHas("training"), draw: () => drawTraining(chosenAmong(report, state, "training")) },
     recipe: { present: true, draw: () => fill("recipe", recipeParts(report)) },
@@ -93,11 +95,11 @@ function nextStep({ trust, action, commands, needs, gain }) {
     gain ? element("p", { class: "gain" }, gainText(gain)) : null);
 }
 
-function gainText({ temperature, count, how, ece, nll, badge }) {
+function gainText({ method, temperature, count, how, ece, nll, badge }) {
   const change = (name, [before, after]) => `${name} ${metricText(before)} → ${metricText(after)}`;
-  return `Expected of a temperature: ${change("ECE", ece)}, ${change("NLL", nll)}, `
-    + `verdict “${badge}”. Estimated with ${fixed(temperature, 2)}: ${how} `
-    + `(${amountText(count, "example")}).`;
+  const name = method === "temperature" ? `a temperature${temperature === null ? "" : ` of ${fixed(temperature, 2)}`}` : method;
+  return `Expected of ${name}: ${change("ECE", ece)}, ${change("NLL", nll)}, `
+    + `verdict “${badge}”. Estimate: ${how} (${amountText(count, "example")}).`;
 }
 
 function metricsParts(report, state) {

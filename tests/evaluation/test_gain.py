@@ -1,6 +1,8 @@
-"""The expected gain of a temperature: samples of a stream, cross-fitting and held-out examples."""
+"""The expected gain of a calibration: samples of a stream, cross-fitting and held-out examples."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +11,12 @@ from hypothesis import given, settings, strategies as st
 
 import oracle
 from integration.overconfident import calibrated
-from singleshot.evaluation.temperature_gain import ScoreSample, cross_fitted_gain, held_out_gain
+from singleshot.evaluation.calibrating import fit_scaling, rescale
+from singleshot.evaluation.gain import ScoreSample, cross_fitted_gain, held_out_gain
 from singleshot.metrics.examples import ScoredBatch
+from singleshot.posthoc import SCALINGS
+from singleshot.predictions import read_predictions
+from singleshot.predictions.validation import as_logits, share_of_zeros
 
 
 def overconfident(seed: int, rows: int, factor: float = 3.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -42,7 +48,8 @@ def test_probabilities_become_their_logarithms() -> None:
     sample.add(ScoredBatch.of(probs=[[0.25, 0.75], [1.0, 0.0]], labels=[0, 0]))
     logits, _ = sample.examples()
     assert logits.isfinite().all()
-    torch.testing.assert_close(logits.softmax(1), torch.tensor([[0.25, 0.75], [1.0, 0.0]], dtype=logits.dtype))
+    expected = torch.tensor([[0.25, 0.75], [1 / 1.05, 0.05 / 1.05]], dtype=logits.dtype)  # at most 0.05 for a 0
+    torch.testing.assert_close(logits.softmax(1), expected)
 
 
 def test_a_temperature_fixes_logits_that_are_too_large() -> None:
@@ -84,15 +91,68 @@ def test_held_out_examples_decide_the_temperature() -> None:
     assert gain.nll[1] == pytest.approx(expected["nll"], abs=1e-9)
 
 
-def test_without_a_temperature_there_is_no_gain() -> None:
+def test_too_few_or_infinite_logits_have_no_gain() -> None:
     logits, labels = overconfident(0, 59)
     assert cross_fitted_gain(logits, labels) is None  # too few
-    certain = torch.eye(4)[torch.arange(100) % 4] * 9
-    assert cross_fitted_gain(certain, torch.arange(100) % 4) is None  # all right: the colder the better
     assert held_out_gain(overconfident(1, 10), *overconfident(0, 100), what="10 images") is None
     masked, labels = overconfident(0, 100)
     masked[3, int(labels[3] + 1) % 4] = -torch.inf
     assert cross_fitted_gain(masked, labels) is None
+
+
+def rounded(decimals: int, sharpness: float, classes: int = 10, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return 4,000 rows of probabilities, rounded, of logits that are too large by a factor, and labels."""
+    generator = np.random.default_rng(seed)
+    logits = generator.normal(size=(4000, classes)) * 2
+    labels = (oracle.softmax(logits).cumsum(1) > generator.random((4000, 1))).argmax(1)
+    return oracle.softmax(logits * sharpness).round(decimals), labels
+
+
+@pytest.mark.parametrize(
+    ("method", "decimals", "classes"),
+    [
+        *((method, 2, 10) for method in ("temperature", "vector", "isotonic", "histogram")),
+        *(("temperature", *size) for size in ((2, 2), (3, 10), (2, 100))),
+    ],
+)
+def test_rounded_probabilities_do_not_spoil_a_fit(method: str, decimals: int, classes: int, tmp_path: Path) -> None:
+    """An entry of 0.00 is a small probability; as 1e-38 it would dominate the NLL."""
+    probs, labels = rounded(decimals, 2.5, classes)
+    paths = [tmp_path / "fit.npz", tmp_path / "test.npz"]
+    for start, path in enumerate(paths):
+        np.savez(path, probs=probs[start::2], labels=labels[start::2])
+    fitted, test = map(read_predictions, paths)
+    before, after = rescale(test, fit_scaling(fitted, method))
+    assert after.ece < 0.5 * before.ece
+    assert after.brier < before.brier
+    doing_nothing = test.logits(test.load())
+    assert after.nll < oracle.calibration(oracle.softmax(doing_nothing), labels[1::2], 20)["nll"]
+
+
+@pytest.mark.parametrize(("decimals", "sharpness"), [(2, 0.4), (2, 1.0), (2, 2.5), (1, 1.5), (3, 1.5)])
+def test_the_advice_for_rounded_probabilities_holds_on_new_examples(decimals: int, sharpness: float) -> None:
+    (probs, labels), (new, new_labels) = (rounded(decimals, sharpness, seed=seed) for seed in (0, 1))
+    logits, fresh = (torch.from_numpy(as_logits(some, "probs", share_of_zeros(some))) for some in (probs, new))
+    gain = cross_fitted_gain(logits, torch.from_numpy(labels))
+    assert gain is not None
+    if not gain.helps:
+        assert sharpness == 1.0
+        return
+    scaled = SCALINGS[gain.method].fit(logits, torch.from_numpy(labels))(fresh).numpy()
+    before = oracle.calibration(new / new.sum(1, keepdims=True), new_labels, 20)
+    after = oracle.calibration(oracle.softmax(scaled), new_labels, 20)
+    assert after["ece"] < before["ece"]
+    assert after["nll"] < oracle.calibration(oracle.softmax(fresh.numpy()), new_labels, 20)["nll"]
+
+
+def test_where_a_temperature_fails_another_method_is_found() -> None:
+    """The probabilities of sure predictions are too low, and those of unsure ones too high."""
+    logits, labels = calibrated(0, 2000)
+    sure = oracle.softmax(logits).max(1, keepdims=True) > 0.6
+    gain = cross_fitted_gain(torch.tensor(np.where(sure, 0.5 * logits, 1.6 * logits)), torch.tensor(labels))
+    assert gain is not None
+    assert gain.method != "temperature"
+    assert gain.helps
 
 
 def test_one_score_per_example_is_no_sample() -> None:
