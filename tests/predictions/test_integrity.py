@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
+from pyarrow import feather
 from safetensors.numpy import save_file
 
 from predictions.files import WRITERS, predictions, refusal
@@ -153,11 +154,14 @@ def test_parquet_decimals_and_dictionaries_are_read_exactly(tmp_path: Path) -> N
     decimals = pa.array([Decimal(text) for text in texts], pa.decimal128(10, 4))
     others = pa.array([1 - float(text) for text in texts]).dictionary_encode()
     labels = pa.array(["a", "b", "a"]).dictionary_encode()
-    pq.write_table(pa.table({"prob_a": decimals, "prob_b": others, "label": labels}), tmp_path / "a.parquet")
-    found = read_predictions(tmp_path / "a.parquet").load()
+    columns = pa.table({"prob_a": decimals, "prob_b": others, "label": labels})
+    pq.write_table(columns, tmp_path / "a.parquet")
+    feather.write_feather(columns, tmp_path / "a.feather")  # in which dictionaries of numbers stay dictionaries
     expected = np.array([float(text) for text in texts])
-    assert np.allclose(found.scores, np.stack([expected, 1 - expected], axis=1), rtol=1e-15, atol=0)
-    assert found.labels.tolist() == [0, 1, 0]
+    for name in ("a.parquet", "a.feather"):
+        found = read_predictions(tmp_path / name).load()
+        assert np.allclose(found.scores, np.stack([expected, 1 - expected], axis=1), rtol=1e-15, atol=0)
+        assert found.labels.tolist() == [0, 1, 0]
     wide = pa.array([Decimal("1e30"), Decimal(0)], pa.decimal256(60, 2))
     pq.write_table(pa.table({"logit_a": wide, "logit_b": [0.0, 1.0], "label": [0, 1]}), tmp_path / "a.parquet")
     assert read_predictions(tmp_path / "a.parquet").load().scores.tolist() == [[1e30, 0.0], [0.0, 1.0]]
