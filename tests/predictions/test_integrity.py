@@ -229,6 +229,23 @@ def test_the_footer_of_a_parquet_file_is_read_as_by_pyarrow(tmp_path: Path, comp
         values_in_row_groups(tmp_path / "b.parquet", "logits")
 
 
+def test_a_flipped_bit_in_the_footer_of_parquet_lists_is_refused_by_name_or_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"logits": [[0.0, 1.0], [1.0, 0.0]], "label": [0, 1]}), path)
+    data, refused = path.read_bytes(), 0
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for place in range(8 * footer, 8 * (len(data) - 8), 3):
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << place % 8
+        path.write_bytes(changed)
+        try:
+            read_predictions(path).load()
+        except ValueError as error:
+            assert path.name in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 100
+
+
 def test_a_long_label_in_a_parquet_dictionary_is_decoded_a_few_rows_at_a_time(tmp_path: Path) -> None:
     rows = 50_000
     labels = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int8), pa.array(["x" * 4000]))

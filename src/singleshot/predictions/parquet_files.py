@@ -169,7 +169,8 @@ def _list_length(path: Path, file: Any, name: str) -> int:
     if not isinstance(file, _Feather) and (length := _length_of_many(path, file, name)) is not None:
         return length
     batches = file.iter_batches(batch_size=1, columns=[name], use_threads=False)
-    first: int | None = next(compute.list_value_length(batch.column(0))[0].as_py() for batch in batches if len(batch))
+    lengths = (compute.list_value_length(batch.column(0))[0].as_py() for batch in batches if len(batch))
+    first: int | None = next(lengths, None)
     if not first:
         raise ValueError(f"{path}: row 0 of column {name!r} is empty")
     return first
@@ -179,7 +180,7 @@ def _length_of_many(path: Path, file: Any, name: str) -> int | None:
     """Return the length of lists by the footer if there are many scores: a few bytes can expand to any number."""
     values = values_in_row_groups(path, name)
     rows = [file.metadata.row_group(group).num_rows for group in range(len(values))]
-    if max(values) <= MAX_UNEVEN_VALUES:
+    if max(values, default=0) <= MAX_UNEVEN_VALUES:
         return None
     lengths = {count / number for count, number in zip(values, rows, strict=True) if number}
     if len(lengths) > 1 or not max(lengths).is_integer():
