@@ -20,7 +20,8 @@ from PIL import Image
 import singleshot as ss
 from singleshot.cli.main import main
 from singleshot.data import load_dataset
-from singleshot.training.run import Run, read_records
+from singleshot.training.metrics_log import read_records
+from singleshot.training.run import Run
 
 RECIPE = """\
 dataset: digits

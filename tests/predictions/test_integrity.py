@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
+from pyarrow import feather
 from safetensors.numpy import save_file
 
 from predictions.files import WRITERS, predictions, refusal
 from singleshot.predictions import read_predictions
+from singleshot.predictions.parquet_footer import values_in_row_groups
 
 LOGITS, LABELS = predictions(50, 25, "logits")
 
@@ -53,19 +55,24 @@ def test_one_flipped_bit_in_an_archive_is_refused_or_changes_nothing(
         assert np.array_equal(found.labels, LABELS)
 
 
-def test_the_checksum_of_the_last_rows_is_compared(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", logits=LOGITS, labels=LABELS)
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_the_checksum_of_the_last_rows_is_compared(tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", method, compresslevel=0) as archive:  # the values can be found
+        for name, array in (("logits", LOGITS), ("labels", LABELS)):
+            with archive.open(f"{name}.npy", "w") as file:
+                np.save(file, array)
     data = (tmp_path / "a.npz").read_bytes()
     last = data.index(LOGITS[-1].tobytes()) + 4 * 24  # the last value: no further read follows it
     (tmp_path / "a.npz").write_bytes(data[:last] + b"\x00\x00\x00\x40" + data[last + 4 :])
     assert "Bad CRC-32" in refusal(tmp_path / "a.npz")
 
 
-def test_an_array_renamed_by_damage_is_not_overlooked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [b"klass_names.npy", b"class_names.npx"])
+def test_an_array_renamed_by_damage_is_not_overlooked(tmp_path: Path, name: bytes) -> None:
     np.savez(tmp_path / "a.npz", logits=LOGITS, labels=LABELS, class_names=[f"c{index}" for index in range(25)])
     data = (tmp_path / "a.npz").read_bytes()
     directory = data.rindex(b"class_names.npy")
-    (tmp_path / "a.npz").write_bytes(data[:directory] + b"klass_names.npy" + data[directory + 15 :])
+    (tmp_path / "a.npz").write_bytes(data[:directory] + name + data[directory + 15 :])
     assert "differ" in refusal(tmp_path / "a.npz")
 
 
@@ -147,11 +154,14 @@ def test_parquet_decimals_and_dictionaries_are_read_exactly(tmp_path: Path) -> N
     decimals = pa.array([Decimal(text) for text in texts], pa.decimal128(10, 4))
     others = pa.array([1 - float(text) for text in texts]).dictionary_encode()
     labels = pa.array(["a", "b", "a"]).dictionary_encode()
-    pq.write_table(pa.table({"prob_a": decimals, "prob_b": others, "label": labels}), tmp_path / "a.parquet")
-    found = read_predictions(tmp_path / "a.parquet").load()
+    columns = pa.table({"prob_a": decimals, "prob_b": others, "label": labels})
+    pq.write_table(columns, tmp_path / "a.parquet")
+    feather.write_feather(columns, tmp_path / "a.feather")  # in which dictionaries of numbers stay dictionaries
     expected = np.array([float(text) for text in texts])
-    assert np.allclose(found.scores, np.stack([expected, 1 - expected], axis=1), rtol=1e-15, atol=0)
-    assert found.labels.tolist() == [0, 1, 0]
+    for name in ("a.parquet", "a.feather"):
+        found = read_predictions(tmp_path / name).load()
+        assert np.allclose(found.scores, np.stack([expected, 1 - expected], axis=1), rtol=1e-15, atol=0)
+        assert found.labels.tolist() == [0, 1, 0]
     wide = pa.array([Decimal("1e30"), Decimal(0)], pa.decimal256(60, 2))
     pq.write_table(pa.table({"logit_a": wide, "logit_b": [0.0, 1.0], "label": [0, 1]}), tmp_path / "a.parquet")
     assert read_predictions(tmp_path / "a.parquet").load().scores.tolist() == [[1e30, 0.0], [0.0, 1.0]]
@@ -180,6 +190,60 @@ def test_long_parquet_rows_are_not_converted_to_python_objects(tmp_path: Path) -
         assert message in refusal(path)
         assert tracemalloc.get_traced_memory()[1] < 2**20
         tracemalloc.stop()
+
+
+def test_parquet_lists_that_expand_are_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.parquet"
+    lists = pa.ListArray.from_arrays([0, 2, 5_000_003], pa.array(np.zeros(5_000_003, np.float32)))
+    for scores, message in (
+        (lists, "the rows of column 'logits' have different numbers of scores: 5,000,003 in 2 rows"),
+        (lists[1:], "has 5,000,001 classes"),
+    ):
+        pq.write_table(pa.table({"logits": scores, "label": [0] * len(scores)}), path, compression="zstd")
+        assert path.stat().st_size < 2**10
+        with monkeypatch.context() as patch:
+            patch.setattr("singleshot.predictions.parquet_files.MAX_UNEVEN_VALUES", 2**20)
+            patch.setattr(pq.ParquetFile, "iter_batches", lambda *_, **__: pytest.fail("it was read"))
+            assert message in refusal(path)
+
+
+@pytest.mark.parametrize("compression", ["zstd", None])
+def test_the_footer_of_a_parquet_file_is_read_as_by_pyarrow(tmp_path: Path, compression: str | None) -> None:
+    columns = {
+        "logits": [row[: 1 + number % 7].tolist() for number, row in enumerate(LOGITS)],
+        "fixed": pa.FixedSizeListArray.from_arrays(LOGITS[:, :3].ravel(), 3),
+        "label": [None, "a"] * 25,
+        "other": [{"x": 1, "y": [True, False]}] * 50,
+    }
+    found = pa.table(columns).replace_schema_metadata({"note": "x" * 300})
+    pq.write_table(found, tmp_path / "a.parquet", compression=compression, row_group_size=20)
+    groups = pq.read_metadata(tmp_path / "a.parquet").to_dict()["row_groups"]
+    for name in columns:
+        expected = [
+            sum(one["num_values"] for one in group["columns"] if one["path_in_schema"].split(".")[0] == name)
+            for group in groups
+        ]
+        assert values_in_row_groups(tmp_path / "a.parquet", name) == expected
+    (tmp_path / "b.parquet").write_bytes(b"PAR1" + bytes(20) + b"\x01\x00\x00\x00PAR1")
+    with pytest.raises(ValueError, match=r"b\.parquet is damaged: its footer"):
+        values_in_row_groups(tmp_path / "b.parquet", "logits")
+
+
+def test_a_flipped_bit_in_the_footer_of_parquet_lists_is_refused_by_name_or_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"logits": [[0.0, 1.0], [1.0, 0.0]], "label": [0, 1]}), path)
+    data, refused = path.read_bytes(), 0
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for place in range(8 * footer, 8 * (len(data) - 8), 3):
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << place % 8
+        path.write_bytes(changed)
+        try:
+            read_predictions(path).load()
+        except ValueError as error:
+            assert path.name in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 100
 
 
 def test_a_long_label_in_a_parquet_dictionary_is_decoded_a_few_rows_at_a_time(tmp_path: Path) -> None:

@@ -156,6 +156,28 @@ def test_a_call_inside_one_that_shares_does_not_wait_behind_a_call_with_a_seed()
     assert not thread.is_alive()
 
 
+@pytest.mark.parametrize("seed", [None, 0])
+def test_a_forward_that_waits_for_a_call_with_a_seed_in_another_thread_is_refused(
+    seed: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("singleshot.sampling.state.MAX_WAIT", 0.1)
+    other, x = build("mlp")
+
+    class Waiting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = nn.Dropout(0.5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return pool.submit(ss.sample, other, self.drop(x), seed=1).result(60)[0]
+
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(RuntimeError, match=r"has used torch's generator for 0\.1 seconds"):
+            ss.sample(Waiting(), x, seed=seed)
+        assert pool.submit(ss.sample, other, x, seed=1).result(60).shape[0] == 5
+    assert ss.sample(other, x, seed=1).shape[0] == 5
+
+
 def test_explain_in_threads_gives_one_answer_and_disturbs_no_seed() -> None:
     model, x = build("skip_cnn")
     others = [copy.deepcopy(model).eval() for _ in range(2)]

@@ -13,19 +13,9 @@ from running import accept, rewrite_state
 
 from singleshot.data import load_dataset
 from singleshot.training.checkpoint import Best, TrainingState
+from singleshot.training.metrics_log import LogStart, MetricsLog, Record, read_records
 from singleshot.training.recipe import Recipe
-from singleshot.training.run import (
-    CHECKPOINTS,
-    INFO,
-    RECIPE,
-    LogStart,
-    MetricsLog,
-    Record,
-    Run,
-    RunInfo,
-    read_records,
-    recipe_differences,
-)
+from singleshot.training.run import CHECKPOINTS, INFO, RECIPE, Run, RunInfo, recipe_differences
 
 TINY = Recipe(dataset="digits", model="resnet18", width=0.03125, image_size=16, mirror=False).resolved()
 INFO_OF_DIGITS = RunInfo(tuple("0123456789"), 1, (0.3,), (0.35,), (898, 899), {"torch": "2.13.0"})

@@ -56,22 +56,25 @@ def image_file_source(
         files=(*lists, *(path for path, _ in (*train, *test))),
         class_names=class_names,
         channels=3,
-        train=lambda size: _decode_files(train, size),
-        test=lambda size: _decode_files(test, size),
+        train=lambda size: decode_files(train, size),
+        test=lambda size: decode_files(test, size),
         image_files=len(train) + len(test),
     )
 
 
-def _decode_files(files: Sequence[LabelledFile], size: int) -> Iterator[ImageBatch]:
-    for start in range(0, len(files), BATCH):
+def decode_files(
+    files: Sequence[LabelledFile], size: int, *, channels: int = 3, batch: int = BATCH
+) -> Iterator[ImageBatch]:
+    """Decode image files in batches."""
+    for start in range(0, len(files), batch):
         images, labels, unreadable = [], [], []
-        for path, label in files[start : start + BATCH]:
+        for path, label in files[start : start + batch]:
             try:
-                images.append(decode_image(path, size, channels=3))
+                images.append(decode_image(path, size, channels))
                 labels.append(label)
             except UnreadableImageError as error:  # noqa: PERF203
                 unreadable.append(str(error))
-        stacked = np.stack(images) if images else np.empty((0, 3, size, size), np.uint8)
+        stacked = np.stack(images) if images else np.empty((0, channels, size, size), np.uint8)
         yield ImageBatch(stacked, np.array(labels, np.int64), tuple(unreadable))
 
 

@@ -24,9 +24,10 @@ from singleshot.sampling import sample
 from singleshot.training.display import Callback
 from singleshot.training.distributed import select_device
 from singleshot.training.inference import evaluation_mode, image_batches, logits_of
+from singleshot.training.metrics_log import Record
 from singleshot.training.recipe import RENAMED, Recipe
 from singleshot.training.recipe_file import checked_values
-from singleshot.training.run import Record, Run
+from singleshot.training.run import Run
 from singleshot.training.schedule import load_images, trained_and_held_out
 from singleshot.training.trainer import train
 

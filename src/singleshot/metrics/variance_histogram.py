@@ -11,7 +11,7 @@ from torch import Tensor
 from singleshot.common.checks import as_tensor, check_choice, check_labels, check_passes, check_size
 from singleshot.metrics.additive_state import AdditiveState, Layout, Options
 from singleshot.metrics.binning import bin_edges, bin_index, bins_are_plausible, sum_by_bin
-from singleshot.metrics.examples import reduce_probs
+from singleshot.metrics.reduction import reduce_probs
 from singleshot.uncertainty import MEASURES, apply_measure, log_probabilities
 
 

@@ -183,10 +183,8 @@ def _read_blocks(file: IO[bytes], header: _Header, rows: int) -> Iterator[NDArra
     length = header.shape[0]
     for first in range(0, length, rows):
         count = min(rows, length - first)
-        block = _read(file, header, count).reshape(count, *header.shape[1:])
-        if first + count == length and file.read(1):  # the end of an archive's file is where its checksum is compared
-            raise ValueError(f"{header.name} has surplus bytes after its values")
-        yield block
+        # The last byte is also the last of an archive's file, where its checksum is compared.
+        yield _read(file, header, count).reshape(count, *header.shape[1:])
 
 
 def _read_copied_blocks(file: IO[bytes], header: _Header, rows: int) -> Iterator[NDArray[Any]]:

@@ -139,12 +139,8 @@ def no_noise_message(model: nn.Module) -> str:
     return f"{type(model).__name__} has no noise{why}: every pass would be the same. To sample it, {ADVICE}."
 
 
-def is_torchs_own(module: nn.Module) -> bool:
-    """Whether the class of a module is one of torch.nn's."""
-    return _is_torchs_own(type(module))
-
-
-def _is_torchs_own(kind: type) -> bool:
+def is_torchs_own(kind: type) -> bool:
+    """Whether a class of modules is one of torch.nn's."""
     return kind.__module__.startswith("torch.nn.modules.")
 
 
@@ -159,7 +155,7 @@ def has_functional_noise(module: nn.Module) -> bool:
     Torch's own classes are known by `is_noise`. The code of a scripted module cannot be inspected and counts as having
     none.
     """
-    return not is_torchs_own(module) and _uses_functional_dropout(type(module))  # type: ignore[arg-type]
+    return not is_torchs_own(type(module)) and _uses_functional_dropout(type(module))  # type: ignore[arg-type]
 
 
 @cache
@@ -168,7 +164,7 @@ def _uses_functional_dropout(kind: type[nn.Module]) -> bool:
     functions = [
         value
         for parent in kind.__mro__
-        if parent is not nn.Module and parent is not object and not _is_torchs_own(parent)
+        if parent is not nn.Module and parent is not object and not is_torchs_own(parent)
         for value in vars(parent).values()
         if isinstance(value, FunctionType)
     ]
@@ -188,12 +184,9 @@ def _uses_functional_dropout(kind: type[nn.Module]) -> bool:
             if names & set(code.co_names) and (F in known or "functional" in code.co_names):
                 return True
             todo += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-            functions += [value for value in known if isinstance(value, FunctionType) and not _is_library(value)]
+            called = [value for value in known if isinstance(value, FunctionType)]
+            functions += [value for value in called if value.__module__.split(".")[0] != "torch"]
     return False
-
-
-def _is_library(function: FunctionType) -> bool:
-    return function.__module__.split(".")[0] == "torch"
 
 
 class _FunctionalNoise(TorchFunctionMode):

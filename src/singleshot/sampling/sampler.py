@@ -183,17 +183,16 @@ def shared_passes(
         with around_pass(), sharing or nullcontext(), nullcontext() if has_grad else torch.no_grad():
             return extract(model(*args, **kwargs))
 
+    carrying = samples if gradient_passes is None else gradient_passes
+    if runs_compiled_code(model):  # which is one call
+        return [run(None, number < carrying) for number in range(samples)]
     found: list[Any] = []
     copies: dict[Tensor, tuple[int | None, Tensor]] = {}
     sharing = SharedCalls(known, device, on_noise=on_noise)
     with ExitStack() as modules:
-        if not runs_compiled_code(model):  # which is one call
-            modules.enter_context(shared_modules(model, sharing))
+        modules.enter_context(shared_modules(model, sharing))
         for number in range(samples):
-            has_grad = gradient_passes is None or number < gradient_passes
-            if runs_compiled_code(model):
-                found.append(run(None, has_grad))
-                continue
+            has_grad = number < carrying
             if number:
                 _copy_buffers(parts, copies)
             before = save_random_state(device), random.getstate()

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode, _pop_mode_temporarily
 
+from singleshot.sampling.cached_calls import Description
 from singleshot.sampling.noise import is_noise, is_torchs_own, runs_compiled_code
-from singleshot.sampling.sharing import Description, SharedCalls
+from singleshot.sampling.sharing import SharedCalls
 from singleshot.sampling.state import is_lazy, replaced
 from singleshot.sampling.stochastic_depth import StochasticDepthBlock
 
@@ -170,7 +171,7 @@ def _called(module: nn.Module) -> Iterator[nn.Module]:
 def _must_be_inspected(module: nn.Module) -> bool:
     """Whether the calls inside this module must be looked up one by one, because it is custom code or has noise."""
     return (
-        not is_torchs_own(module)
+        not is_torchs_own(type(module))
         or isinstance(module, nn.RNNBase)  # keeps its weights in a list of its own, too
         or _has_hooks(module)
         or (module.training and is_noise(module))

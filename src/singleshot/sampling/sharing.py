@@ -4,7 +4,7 @@ Inside `SharedCalls` every torch call is looked up by its function and the ident
 call returns the cached output tensors. Calls that draw random numbers are never cached and return new tensors, so
 everything that depends on noise is computed again in every pass, and nothing else is.
 
-Writes in place need care. Each tensor belongs to a `_Storage`, which tracks them:
+Writes in place need care. Each tensor belongs to a `Storage`, which tracks them:
 
 - A cached call may write in place. Later passes find the tensor as it was left, so its storage records the last write
   that the current pass has made (``seen``) and the last one in memory (``actual``). A call that has to run while the
@@ -26,6 +26,7 @@ from torch._C._autograd import _top_saved_tensors_default_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from singleshot.sampling.cached_calls import CachedCall, Description, Key, Storage
 from singleshot.sampling.noise import FUNCTIONAL_NOISE
 from singleshot.sampling.state import generator_state
 from singleshot.sampling.torch_calls import (
@@ -40,51 +41,10 @@ from singleshot.sampling.torch_calls import (
 
 MAX_UNUSED = 32
 """Passes after which an unused cached call is dropped, in passes without gradients."""
-Key = tuple[Any, ...]
 
 
 class StaleTensorError(BaseException):
     """A pass needs a tensor as it was before another pass wrote to it. Internal; the pass is repeated."""
-
-
-class _Storage:
-    """The memory behind one or more shared tensors."""
-
-    __slots__ = ("actual", "address", "born", "maker", "read_by_noise", "readers", "seen", "tensors")
-
-    def __init__(self, address: int, maker: Key | None, born: int) -> None:
-        self.address = address
-        self.maker = maker  # the cached call that made it; None for parameters, buffers and inputs
-        self.born = born  # the pass that made it
-        self.tensors: list[Tensor] = []  # kept alive, so that no other tensor gets their ids
-        self.readers: set[Key] = set()  # cached calls
-        self.read_by_noise = False  # whether a call that is not cached reads it
-        self.seen = 0  # last write that the current pass has made
-        self.actual = 0  # last write in memory
-
-
-class _Call:
-    """A cached call: its output, the storages it made, and the writes it made to others."""
-
-    __slots__ = ("last_used", "made", "output", "writes")
-
-    def __init__(self, output: Any, made: list[_Storage], writes: list[tuple[_Storage, int]], last_used: int) -> None:
-        self.output = output
-        self.made = made
-        self.writes = writes
-        self.last_used = last_used  # the number of a pass
-
-
-class Description:
-    """What identifies some arguments in a key, the shared storages and the tensors among them."""
-
-    __slots__ = ("is_shared", "parts", "reads", "tensors")
-
-    def __init__(self, parts: list[Any]) -> None:
-        self.parts = parts
-        self.reads: list[_Storage] = []
-        self.tensors: list[Tensor] = []
-        self.is_shared = True  # whether all are known and none depends on noise
 
 
 class SharedCalls(TorchFunctionMode):
@@ -115,11 +75,11 @@ class SharedCalls(TorchFunctionMode):
         self._pass = 0
         self._generator: bytes | None = None  # the state of the generators, if no call has run since it was read
         self._occurrences: Counter[Key] = Counter()  # of each call in this pass: equal calls make separate tensors
-        self._calls: dict[Key, _Call] = {}
+        self._calls: dict[Key, CachedCall] = {}
         self._uncached: set[Key] = set()
-        self._storages: dict[int, _Storage] = {}  # by address
-        self._of_tensor: dict[int, _Storage] = {}  # by the id of the tensor
-        self._written: set[_Storage] = set()
+        self._storages: dict[int, Storage] = {}  # by address
+        self._of_tensor: dict[int, Storage] = {}  # by the id of the tensor
+        self._written: set[Storage] = set()
         self._writes = count(1)
         for tensor in known:
             self._track(tensor, None)
@@ -207,8 +167,8 @@ class SharedCalls(TorchFunctionMode):
                 _top_saved_tensors_default_hooks(True),  # a checkpointed region must run all its calls
             ]
         )
-        self._describe(args, inputs)
-        self._describe(kwargs.items(), inputs)
+        inputs.add(args, self._of_tensor)
+        inputs.add(kwargs.items(), self._of_tensor)
         if state is not None:
             inputs.parts += state.parts
             inputs.reads += state.reads
@@ -224,39 +184,10 @@ class SharedCalls(TorchFunctionMode):
     def describe(self, items: Iterable[Any]) -> Description:
         """What identifies these items in a key."""
         description = Description([])
-        self._describe(items, description)
+        description.add(items, self._of_tensor)
         return description
 
-    def _describe(self, items: Iterable[Any], into: Description) -> None:
-        for item in items:
-            kind = type(item)
-            if kind in VALUES:
-                into.parts += (kind, item)
-            elif item is None or item is Ellipsis:
-                into.parts.append(item)
-            elif kind is tuple or kind is list:
-                into.parts += (kind, len(item))
-                self._describe(item, into)
-            elif isinstance(item, Tensor):
-                into.tensors.append(item)
-                storage = self._of_tensor.get(id(item))
-                if storage is None:
-                    into.is_shared = False
-                else:
-                    into.parts += (id(item), storage.seen)
-                    into.reads.append(storage)
-            elif isinstance(item, (tuple, list, dict)):
-                into.parts += (kind, len(item))
-                self._describe(item.items() if isinstance(item, dict) else item, into)
-            elif isinstance(item, VALUES):  # of a subclass
-                into.parts += (kind, item)
-            elif kind is slice:
-                into.parts.append(slice)
-                self._describe((item.start, item.stop, item.step), into)
-            else:
-                into.is_shared = False
-
-    def _find(self, key: Key) -> _Call | None:
+    def _find(self, key: Key) -> CachedCall | None:
         call = self._calls.get(key)
         if self.has_grad:
             # A tensor made without a graph that has one now is the output of a custom autograd function.
@@ -264,7 +195,7 @@ class SharedCalls(TorchFunctionMode):
             return None if is_taken else call
         return call or self._calls.get((key[0], True, *key[2:]))
 
-    def _check_current(self, reads: list[_Storage], written: list[Tensor]) -> None:
+    def _check_current(self, reads: list[Storage], written: list[Tensor]) -> None:
         """Raise if another pass left one of the tensors in another state, or needs what would be overwritten."""
         if self._written and any(storage.seen != storage.actual for storage in reads):
             raise StaleTensorError
@@ -273,7 +204,7 @@ class SharedCalls(TorchFunctionMode):
             if target is not None and target.maker is not None and target.born < self._pass:
                 raise StaleTensorError
 
-    def _cache(self, key: Key, output: Any, reads: list[_Storage], written: list[Tensor]) -> None:
+    def _cache(self, key: Key, output: Any, reads: list[Storage], written: list[Tensor]) -> None:
         leaves = [output] if isinstance(output, Tensor) else tree_flatten(output)[0]
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         is_known = all(leaf is None or isinstance(leaf, (Tensor, *VALUES)) for leaf in leaves)
@@ -294,11 +225,11 @@ class SharedCalls(TorchFunctionMode):
                 writes.append((storage, storage.seen))
         made = [self._track(tensor, key) for tensor in tensors if id(tensor) not in self._of_tensor]
         output = output if isinstance(output, Tensor) else _copied(output)
-        self._calls[key] = _Call(output, [storage for storage in made if storage.maker == key], writes, self._pass)
+        self._calls[key] = CachedCall(output, [storage for storage in made if storage.maker == key], writes, self._pass)
         for storage in reads:
             storage.readers.add(key)
 
-    def _note_uncached(self, reads: list[_Storage], written: list[Tensor]) -> None:
+    def _note_uncached(self, reads: list[Storage], written: list[Tensor]) -> None:
         """After a call that is not cached: what it wrote to is no longer shared."""
         for storage in reads:
             storage.read_by_noise = True
@@ -313,7 +244,7 @@ class SharedCalls(TorchFunctionMode):
                 found += self._drop_call(storage.maker)
         self._drop(found)
 
-    def _drop(self, storages: list[_Storage]) -> None:
+    def _drop(self, storages: list[Storage]) -> None:
         """Drop these storages, the cached calls that read them, and so on."""
         while storages:
             storage = storages.pop()
@@ -325,20 +256,20 @@ class SharedCalls(TorchFunctionMode):
                     del self._of_tensor[id(tensor)]
                 storages += (made for key in storage.readers for made in self._drop_call(key))
 
-    def _drop_call(self, key: Key) -> list[_Storage]:
+    def _drop_call(self, key: Key) -> list[Storage]:
         call = self._calls.pop(key, None)
         return [] if call is None else call.made
 
-    def _track(self, tensor: Tensor, maker: Key | None) -> _Storage:
+    def _track(self, tensor: Tensor, maker: Key | None) -> Storage:
         address = address_of(tensor)
         storage = self._storages.get(address)
         if storage is None:
-            storage = self._storages[address] = _Storage(address, maker, self._pass)
+            storage = self._storages[address] = Storage(address, maker, self._pass)
         storage.tensors.append(tensor)
         self._of_tensor[id(tensor)] = storage
         return storage
 
-    def _storage_of(self, tensor: Tensor) -> _Storage | None:
+    def _storage_of(self, tensor: Tensor) -> Storage | None:
         return self._of_tensor.get(id(tensor)) or self._storages.get(address_of(tensor))
 
 

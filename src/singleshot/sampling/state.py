@@ -113,6 +113,9 @@ def generator_state(device: torch.device) -> bytes:
     return state
 
 
+MAX_WAIT = 600.0  # seconds for which a call waits while no other call gets the generator
+
+
 class _GeneratorLock:
     """Calls with a seed have torch's global generator to themselves; other calls share it.
 
@@ -122,6 +125,7 @@ class _GeneratorLock:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._holders = 0  # -1 while one thread has it alone
+        self._admitted = 0  # calls so far
         self._waiting: list[int] = []  # threads, in the order in which they came
         self._mine = threading.local()
 
@@ -134,9 +138,19 @@ class _GeneratorLock:
         with self._changed:
             self._waiting.append(thread)
             try:
-                self._changed.wait_for(
-                    lambda: self._waiting[0] == thread and (self._holders == 0 if alone else self._holders >= 0)
-                )
+                before = self._admitted
+                while not self._changed.wait_for(
+                    lambda: self._waiting[0] == thread and (self._holders == 0 if alone else self._holders >= 0),
+                    MAX_WAIT,
+                ):
+                    if self._admitted == before:
+                        raise RuntimeError(
+                            f"another thread has used torch's generator for {MAX_WAIT:g} seconds in one call to sample "
+                            "with a seed, or waits in its forward for this thread, which is not possible; sample in "
+                            "that thread, or in a process"
+                        )
+                    before = self._admitted
+                self._admitted += 1
                 self._holders += -1 if alone else 1
             finally:  # also if the wait is interrupted
                 self._waiting.remove(thread)

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from singleshot.data import Images, UnreadableImageError, decode_image
+from singleshot.data import Images, UnreadableImageError
 from singleshot.data.augmentation import Normalization
-from singleshot.data.decoding import Pixels
 from singleshot.data.formats.folder import images_below
+from singleshot.data.image_source import decode_files
 from singleshot.export import Exported, export_model
 from singleshot.metrics import Calibration
 from singleshot.training.distributed import Processes, lost_process_errors, select_device
@@ -140,25 +139,19 @@ def predict(
     predictions: list[Prediction] = []
     unreadable: list[str] = []
     files = _files(images)
-    for start in range(0, len(files), BATCH):
-        names: list[str] = []
-        pixels: list[Pixels] = []
-        for path in files[start : start + BATCH]:
-            try:
-                pixels.append(decode_image(path, run.recipe.image_size, run.info.channels))
-                names.append(str(path))
-            except UnreadableImageError as error:  # noqa: PERF203
-                if not skip_unreadable:
-                    raise UnreadableImageError(f"{error}; --skip-unreadable leaves it out") from None
-                unreadable.append(str(error))
-        if not pixels:
+    numbered = [(path, number) for number, path in enumerate(files)]
+    for batch in decode_files(numbered, run.recipe.image_size, channels=run.info.channels, batch=BATCH):
+        if batch.unreadable and not skip_unreadable:
+            raise UnreadableImageError(f"{batch.unreadable[0]}; --skip-unreadable leaves it out")
+        unreadable += batch.unreadable
+        if not len(batch.labels):
             continue
-        batch = torch.from_numpy(np.stack(pixels)).to(target)
         with evaluation_mode(model):
-            confidences, labels = model(normalization(batch)).cpu().double().softmax(1).max(1)
-        for name, confidence, label in zip(names, confidences.tolist(), labels.tolist(), strict=True):
+            logits = model(normalization(torch.from_numpy(batch.images).to(target)))
+        confidences, labels = logits.cpu().double().softmax(1).max(1)
+        for number, confidence, label in zip(batch.labels, confidences.tolist(), labels.tolist(), strict=True):
             class_name = run.info.class_names[label]
-            predictions.append(Prediction(name, class_name, confidence, confidence < abstain_below))
+            predictions.append(Prediction(str(files[number]), class_name, confidence, confidence < abstain_below))
     return predictions, unreadable
 
 

@@ -24,8 +24,9 @@ from singleshot.training.display import Callback, EpochEvaluation
 from singleshot.training.distributed import Processes, ProcessLostError, lost_process_errors
 from singleshot.training.inference import evaluate, shared_batches
 from singleshot.training.interrupts import Interrupts
+from singleshot.training.metrics_log import LOG_INTERVAL, LogStart
 from singleshot.training.recipe_file import recipe_text
-from singleshot.training.run import LOG_INTERVAL, LogStart, Run
+from singleshot.training.run import Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed, unused_positions
 from singleshot.training.step import DivergedError, Stepper
 
@@ -70,7 +71,7 @@ class TrainingLoop:
         if recipe.is_tuned:
             self.strength = AdaptiveGamma() if recipe.loss == AdaptiveGamma.loss else SelfTunedStrength(recipe.loss)
         # Only the main process reads files: Stepper broadcasts the weights, and _restore the rest.
-        last = processes.on_main(lambda: _load_weights(run, model))
+        last = processes.on_main(lambda: run.load_first_weights(model))
         self.stepper = Stepper(model, recipe, processes)
         self.state = self._restore(last)
         start = LogStart(self.schedule.first_step, self.schedule.first_step // self.schedule.steps_per_epoch)
@@ -285,23 +286,3 @@ class TrainingLoop:
         if last is None:
             return "There is no checkpoint yet."
         return f"The last checkpoint is from step {last}; resume with `singleshot train --resume {self.run.folder}`."
-
-
-def _load_weights(run: Run, model: nn.Module) -> Checkpoint | None:
-    """Load the weights of the last checkpoint, or of the run that the recipe starts from."""
-    if run.checkpoints.last_step() is not None:
-        last = run.checkpoint()
-        last.load_weights(model)
-        return last
-    if run.recipe.start_from is not None:
-        start = Run.open(run.recipe.start_from)
-        same = ("dataset", "train_images", "validation")
-        if run.recipe.is_tuned and not (
-            start.recipe.holds_out and all(getattr(start.recipe, name) == getattr(run.recipe, name) for name in same)
-        ):
-            raise ValueError(
-                f"{start.folder} was trained on images that would be held out to tune the loss; train it on the same "
-                f"images with --validation {run.recipe.validation:g}, without giving them back"
-            )
-        start.checkpoint().load_weights(model)
-    return None

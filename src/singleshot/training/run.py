@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from singleshot.common.files import write_text
-from singleshot.common.text import listed
 from singleshot.training.checkpoint import Checkpoint, Checkpoints, TrainingState, read_json
+from singleshot.training.metrics_log import LogStart, MetricsLog, Record, read_records
 from singleshot.training.recipe import Recipe
 from singleshot.training.recipe_file import read_recipe, recipe_text
 
@@ -33,10 +31,6 @@ if TYPE_CHECKING:
 
 FORMAT = "singleshot.run/1"
 RECIPE, INFO, METRICS_LOG, CHECKPOINTS = "recipe.yaml", "run.json", "metrics.jsonl", "checkpoints"
-
-LOG_INTERVAL = 50  # steps
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -150,6 +144,26 @@ class Run:
         self.checkpoint(which).load_weights(model)
         return model.eval()
 
+    def load_first_weights(self, model: nn.Module) -> Checkpoint | None:
+        """Load the weights of the last checkpoint, which is returned, or of the run that the recipe starts from."""
+        if self.checkpoints.last_step() is not None:
+            last = self.checkpoint()
+            last.load_weights(model)
+            return last
+        if self.recipe.start_from is not None:
+            start = Run.open(self.recipe.start_from)
+            same = ("dataset", "train_images", "validation")
+            if self.recipe.is_tuned and not (
+                start.recipe.holds_out
+                and all(getattr(start.recipe, name) == getattr(self.recipe, name) for name in same)
+            ):
+                raise ValueError(
+                    f"{start.folder} was trained on images that would be held out to tune the loss; train it on the "
+                    f"same images with --validation {self.recipe.validation:g}, without giving them back"
+                )
+            start.checkpoint().load_weights(model)
+        return None
+
     def check_dataset(self, dataset: Dataset) -> None:
         """Raise ValueError unless the numbers of images, classes and pixel statistics are those of the run."""
         if RunInfo.of(dataset, {}) != replace(self.info, environment={}):
@@ -184,129 +198,3 @@ def recipe_differences(stored: Recipe, given: Recipe) -> list[str]:
         for field in fields(Recipe)
         if getattr(stored, field.name) != getattr(given, field.name)
     ]
-
-
-class LogStart(NamedTuple):
-    """Where a run began: steps and epochs that another run had done."""
-
-    step: int
-    epoch: int
-
-
-class MetricsLog:
-    """A file of JSON records, one per line, each with the ``step`` after which it was written.
-
-    A killed run may have logged past its last checkpoint, and logs those records again when it is resumed. So records
-    of later steps, epochs and updates of the strength than those of the state are removed first. Records that are
-    damaged, or missing since the ``start``, cause a warning, and a record of the kind ``gap`` names them.
-    """
-
-    def __init__(
-        self, path: Path, state: TrainingState, *, start: LogStart | None = None, tensorboard: Path | None = None
-    ) -> None:
-        self._tensorboard = None
-        if tensorboard is not None:
-            self._tensorboard = require_tensorboard()(str(tensorboard), purge_step=state.step + 1)
-        tuned_at = -1 if state.tuned_at is None else state.tuned_at
-        found, damaged = _read_log(path)
-        kept = [
-            record
-            for record in found
-            if record["step"] <= (tuned_at if record.get("kind") == "strength" else state.step)
-            and record.get("epoch", 0) <= state.epochs_closed
-        ]
-        gap = _missing(kept, state, start or LogStart(state.step, state.epochs_closed))
-        if damaged or gap:
-            kept.append({"kind": "gap", "step": state.step, "damaged_lines": damaged, **gap})
-            warnings.warn(_gap_message(path, damaged, gap), stacklevel=2)
-        write_text(path, "".join(map(_line, kept)))
-        self._file = path.open("a", encoding="utf-8")
-
-    def add(self, record: Record) -> None:
-        """Write one record and flush."""
-        self._file.write(_line(record))
-        self._file.flush()
-        if self._tensorboard is not None:
-            for name, value in _scalars(record):
-                self._tensorboard.add_scalar(name, value, record["step"])
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-        if self._tensorboard is not None:
-            self._tensorboard.close()
-
-
-class _Position(msgspec.Struct):
-    step: int
-    epoch: int = 0
-
-
-def read_records(path: Path) -> list[Record]:
-    """Read the complete records of a log, if there is one."""
-    return _read_log(path)[0]
-
-
-def _read_log(path: Path) -> tuple[list[Record], int]:
-    """Return the records and the number of damaged lines; a last line cut off by a kill is not counted."""
-    records: list[Record] = []
-    content = path.read_bytes() if path.exists() else b""
-    lines = content.splitlines(keepends=True)
-    is_read = True
-    for line in lines:
-        is_read = False
-        with suppress(ValueError, RecursionError):
-            record = msgspec.json.decode(line, type=Record)
-            msgspec.convert(record, _Position)
-            records.append(record)
-            is_read = True
-    is_cut_off = not is_read and not lines[-1].endswith(b"\n")
-    return records, len(lines) - len(records) - is_cut_off
-
-
-def _missing(records: list[Record], state: TrainingState, start: LogStart) -> dict[str, list[int]]:
-    """Return the epochs and logged steps since the start that have no record, and no earlier gap names."""
-    expected = {
-        "epoch": set(range(start.epoch + 1, state.epochs_closed + 1)),
-        "step": {step for step in range(LOG_INTERVAL, state.step + 1, LOG_INTERVAL) if step > start.step},
-    }
-    for record in records:
-        kind = record.get("kind")
-        if kind == "gap":
-            expected = {name: numbers.difference(record.get(f"{name}s") or ()) for name, numbers in expected.items()}
-        elif kind in expected:
-            expected[kind].discard(record.get(kind))
-    return {f"{name}s": sorted(numbers) for name, numbers in expected.items() if numbers}
-
-
-def _gap_message(path: Path, damaged: int, gap: dict[str, list[int]]) -> str:
-    missing = [f"{name} {listed(list(map(str, numbers)))}" for name, numbers in gap.items()]
-    lost = [
-        *([f"{damaged:,} lines are damaged"] if damaged else []),
-        *([f"it lacks {' and '.join(missing)}"] if gap else []),
-    ]
-    return f"{path}: {' and '.join(lost)}; the other records are kept, and a record of the kind gap marks the place"
-
-
-def _line(record: Record) -> str:
-    return msgspec.json.encode(record).decode() + "\n"  # NaN and infinity become null
-
-
-def _scalars(record: Record) -> list[tuple[str, float]]:
-    """The numbers of a record under the names by which TensorBoard groups them."""
-    found = []
-    for name, value in record.items():
-        if isinstance(value, dict):
-            found += [(f"{name}/{part}", number) for part, number in value.items() if isinstance(number, float)]
-        elif isinstance(value, float):
-            found.append((f"{record['kind']}/{name}", value))
-    return found
-
-
-def require_tensorboard() -> Any:
-    """Return TensorBoard's writer class, or raise ValueError if it is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ValueError("--tensorboard needs an extra: pip install 'singleshot[tensorboard]'") from None
-    return SummaryWriter

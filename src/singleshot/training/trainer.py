@@ -15,8 +15,9 @@ from singleshot.sampling.state import random_state
 from singleshot.training.display import Callback
 from singleshot.training.distributed import Processes, ProcessLostError, process_group
 from singleshot.training.loop import TrainingLoop
+from singleshot.training.metrics_log import require_tensorboard
 from singleshot.training.recipe import Recipe
-from singleshot.training.run import Run, RunInfo, recipe_differences, require_tensorboard
+from singleshot.training.run import Run, RunInfo, recipe_differences
 from singleshot.training.schedule import derived_seed, load_images
 
 

@@ -35,7 +35,8 @@ from singleshot.reporting.page.outcomes import ClassIndices, Outcomes, examples_
 from singleshot.sampling import sample
 from singleshot.sampling.noise import noise_layers
 from singleshot.training.inference import BATCH, image_batches, logits_of
-from singleshot.training.run import METRICS_LOG, read_records
+from singleshot.training.metrics_log import read_records
+from singleshot.training.run import METRICS_LOG
 
 DEFAULT_BINS = 20
 VARIANCE_BINS = 200
