@@ -3,9 +3,10 @@
     python benchmarks/quickstart_setting.py
 
 The rule was fixed beforehand: among the settings in which plain cross-entropy has an accuracy of at least 95 % on the
-validation images, so that one would use the classifier, take the one with the largest mean ECE over five seeds. No
-other method is run, no test image is read, and the seeds (1000 to 1004) are not those of the quickstart (0 upward). The
-strengths of the losses (label smoothing 0.1, CI 0.1) are common values and were not tuned.
+validation images, so that one would use the classifier, take the one with the largest mean ECE over five seeds. That
+the fewest epochs win if ECEs agree to three digits was added afterwards, for a shorter quickstart. No other method is
+run, no test image is read, and the seeds (1000 to 1004) are not those of the quickstart (0 upward). The strengths of the
+losses (label smoothing 0.1, CI 0.1) are common values and were not tuned. Settings that the file has are not run again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -32,9 +34,12 @@ OUTPUT = Path(__file__).resolve().parent.parent / "results" / "quickstart_settin
 
 
 def main() -> None:
-    rows = []
+    rows = json.loads(OUTPUT.read_text(encoding="utf-8"))["tried"] if OUTPUT.exists() else []
+    tried = [{name: row[name] for name in vars(Setting())} for row in rows]
     for images, dropout, epochs, rate in itertools.product(TRAIN_IMAGES, DROPOUT, EPOCHS, LEARNING_RATE):
         setting = Setting(train_images=images, dropout=dropout, epochs=epochs, learning_rate=rate)
+        if asdict(setting) in tried:
+            continue
         results = [
             QuickstartJob("baseline", seed, setting).train_and_evaluate("validation").test.compute() for seed in SEEDS
         ]
@@ -46,9 +51,8 @@ def main() -> None:
         }
         rows.append(row)
         print(json.dumps(row), flush=True)
-    chosen = max((row for row in rows if row["accuracy"] >= MIN_ACCURACY), key=lambda row: row["ece"])
-    content = {"rule": f"largest ECE with accuracy >= {MIN_ACCURACY}, on validation", "chosen": chosen, "tried": rows}
-    write_text(OUTPUT, json.dumps(content, indent=1) + "\n")
+        _write(rows)
+    chosen = _write(rows)
 
     table = Table(title=f"Cross-entropy on validation digits, {len(SEEDS)} seeds", caption=f"chosen: {chosen}")
     for name in rows[0]:
@@ -56,6 +60,15 @@ def main() -> None:
     for row in rows:
         table.add_row(*(f"{value:.3g}" for value in row.values()), style="bold" if row is chosen else "")
     Console().print(table)
+
+
+def _write(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Write what was tried and what the rule chooses of it, which is returned."""
+    usable = [row for row in rows if row["accuracy"] >= MIN_ACCURACY]
+    chosen = max(usable, key=lambda row: (round(row["ece"], 3), -row["epochs"]), default=None)
+    rule = f"largest ECE to three digits, then fewest epochs, with accuracy >= {MIN_ACCURACY} on validation"
+    write_text(OUTPUT, json.dumps({"rule": rule, "chosen": chosen, "tried": rows}, indent=1) + "\n")
+    return chosen
 
 
 if __name__ == "__main__":

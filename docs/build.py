@@ -21,7 +21,7 @@ from singleshot.paper.table_formats import markdown_table
 ROOT = Path(__file__).resolve().parent.parent
 QUICKSTART = ROOT / "results" / "quickstart"
 PICTURE = ROOT / "docs" / "images" / "quickstart.png"
-SEEDS = 10
+SEEDS = 5
 
 
 def quickstart_table() -> str:

@@ -20,7 +20,7 @@ FULL_TABLE_WIDTH = 105
 
 def quickstart(
     output: Path = Path("quickstart"),
-    seeds: int = 10,
+    seeds: int = 5,
     jobs: int = 0,
     restart: Flag = False,
     as_json: AsJson = False,
@@ -31,7 +31,7 @@ def quickstart(
     per run, with reliability diagrams in OUTPUT/reliability.png and a page about the first seed in OUTPUT/report.html.
     Repeat the command to resume an interrupted one.
 
-    Example: singleshot quickstart --output quickstart --seeds 10
+    Example: singleshot quickstart --output quickstart --seeds 5
 
     Args:
         output: folder for results, picture and page.

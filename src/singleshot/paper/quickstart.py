@@ -53,9 +53,9 @@ SHOWN_SEED = 0
 class Setting:
     """What all methods share."""
 
-    train_images: int = 30  # few enough for the network to memorise all of them
+    train_images: int = 200  # few enough for the network to memorise all of them
     dropout: float = 0.1  # the noise whose disagreement VWCI measures
-    epochs: int = 200  # far more than needed to classify every training image correctly
+    epochs: int = 100  # more than needed to classify every training image correctly
     learning_rate: float = 3e-3  # of Adam
     batch_size: int = 50
     samples: int = 5  # stochastic passes per step, for the methods with several
