@@ -8,7 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,7 @@ def test_doctor_reports_versions_folders_and_datasets(
     main(["doctor", "--json"])
     facts = json.loads(capsys.readouterr().out)
     assert (facts["singleshot"], facts["python"]) == (ss.__version__, platform.python_version())
-    assert (facts["torch"], facts["numpy"]) == (torch.__version__, np.__version__)
+    assert (facts["torch"], facts["numpy"]) == (version("torch"), np.__version__)
     assert (facts["threads"], facts["omp_num_threads"]) == (torch.get_num_threads(), "1")
     assert facts["devices"][0] == "cpu"
     assert set(facts["extras"]["export"]) == {"onnx", "onnxruntime", "onnxscript"}
@@ -46,20 +46,20 @@ def test_doctor_reports_versions_folders_and_datasets(
     main(["doctor"])
     lines = {line[:14].strip(): line[14:] for line in capsys.readouterr().out.splitlines()}
     assert lines["singleshot"].startswith(ss.__version__)
-    assert lines["torch"] == torch.__version__
+    assert lines["torch"] == version("torch")
     assert lines["cache"] == f"{tmp_path / 'occupied' / 'cache'} (missing, not writable)"
 
 
 def test_doctor_works_without_torch_and_extras(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def version(package: str) -> str:
+    def fake_version(package: str) -> str:
         if package in {"torch", "onnx"}:
             raise PackageNotFoundError(package)
         return "1.0"
 
     monkeypatch.setenv("SINGLESHOT_DATA", str(tmp_path / "a\x1b[2J"))
-    monkeypatch.setattr(environment, "version", version)
+    monkeypatch.setattr(environment, "version", fake_version)
     monkeypatch.setitem(sys.modules, "torch", None)  # import torch raises ImportError
     environment.describe_environment.cache_clear()
     try:

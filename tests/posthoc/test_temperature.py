@@ -90,6 +90,7 @@ def test_nearly_separable_logits_with_a_class_far_down_are_solved(
 
 
 def test_temperature_agrees_with_scikit_learn() -> None:
+    pytest.importorskip("sklearn", "1.8", reason="needs scikit-learn 1.8, which has temperature scaling")
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.frozen import FrozenEstimator
     from sklearn.linear_model import LogisticRegression

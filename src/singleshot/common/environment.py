@@ -9,6 +9,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from singleshot import __version__
+
 HARDWARE = ("machine", "processor", "cores")
 """The fields that describe the machine."""
 
@@ -16,9 +18,10 @@ HARDWARE = ("machine", "processor", "cores")
 @cache
 def describe_environment() -> dict[str, str | int | None]:
     """Return versions, revision and hardware."""
-    versions = {name: installed_version(name) for name in ("singleshot", "torch", "numpy", "scikit-learn")}
+    packages = {name: installed_version(name) for name in ("torch", "numpy", "scikit-learn")}
+    versions = {"singleshot": __version__, **packages, "python": platform.python_version()}
     hardware: dict[str, str | int] = {"machine": platform.machine(), "processor": _processor(), "cores": usable_cores()}
-    return {**versions, "python": platform.python_version(), "revision": _revision(), **hardware}
+    return {**versions, "revision": _revision(), **hardware}
 
 
 def installed_version(package: str) -> str | None:
