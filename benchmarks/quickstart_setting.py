@@ -5,8 +5,8 @@
 The rule was fixed beforehand: among the settings in which plain cross-entropy has an accuracy of at least 95 % on the
 validation images, so that one would use the classifier, take the one with the largest mean ECE over five seeds. That
 the fewest epochs win if ECEs agree to three digits was added afterwards, for a shorter quickstart. No other method is
-run, no test image is read, and the seeds (1000 to 1004) are not those of the quickstart (0 upward). The strengths of the
-losses (label smoothing 0.1, CI 0.1) are common values and were not tuned. Settings that the file has are not run again.
+run, no test image is read, and the seeds (1000 to 1004) are not those of the quickstart (0 upward). The strengths of
+the losses (label smoothing 0.1, CI 0.1) are common values and were not tuned. Settings in the file are not run again.
 """
 
 from __future__ import annotations

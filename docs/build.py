@@ -88,6 +88,8 @@ def main() -> None:
     singleshot(["quickstart", "--output", str(QUICKSTART), "--seeds", str(SEEDS)])
     PICTURE.parent.mkdir(exist_ok=True)
     shutil.move(QUICKSTART / "reliability.png", PICTURE)
+    shutil.rmtree(QUICKSTART / "predictions")  # only the results are stored
+    (QUICKSTART / "report.html").unlink(missing_ok=True)
     for path in GENERATED:
         write_text(path, page_with_table(path))
 
