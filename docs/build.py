@@ -89,6 +89,7 @@ def main() -> None:
     PICTURE.parent.mkdir(exist_ok=True)
     shutil.move(QUICKSTART / "reliability.png", PICTURE)
     shutil.rmtree(QUICKSTART / "predictions")  # only the results are stored
+    (QUICKSTART / ".lock").unlink(missing_ok=True)
     (QUICKSTART / "report.html").unlink(missing_ok=True)
     for path in GENERATED:
         write_text(path, page_with_table(path))
