@@ -44,6 +44,7 @@ dist: $(VENV)/.release
 	$(BIN)/twine check --strict dist/*
 
 bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/costs.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/losses.py
@@ -75,7 +76,7 @@ results: $(VENV)/.base
 
 # Build the documentation site; a broken link, anchor or docstring is an error.
 docs-site: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
 notebooks: $(VENV)/.docs
