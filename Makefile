@@ -1,4 +1,4 @@
-# make quickstart   install, then compare an overconfident network with calibrated ones (a minute)
+# make quickstart   install, then compare an overconfident network with calibrated ones (two minutes)
 # make test         install, then run every test; a skipped test prints what it needs
 # make lint         check style, types and the direction of imports
 # make docs-site    build the documentation site into site/, strictly; open site/index.html
@@ -66,7 +66,7 @@ $(FOREIGN)/.installed: constraints.txt
 	$(FOREIGN)/bin/pip install -q --no-deps timm==1.0.31 torchvision==0.29.2
 	touch $@
 
-# Update the table and the picture of the quickstart in the README from results/quickstart; missing runs are made first.
+# Update the picture and the table of the quickstart, whose missing runs are made first, and the costs in the README.
 docs: $(VENV)/.base
 	$(BIN)/python docs/build.py
 
@@ -83,7 +83,7 @@ notebooks: $(VENV)/.docs
 	$(BIN)/python docs/execute_notebooks.py
 
 clean:
-	rm -rf $(VENV) $(FOREIGN) site
+	rm -rf $(VENV) $(FOREIGN) site dist
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -123,7 +123,7 @@ def wanted(title: str) -> dict[str, Any]:  # noqa: PLR0911
         "cross-entropy, T = 5": "Cross-entropy, T = 5",
         "focal, γ = 3": "Focal, γ = 3",
         "VWCI, 1 − BC": "VWCI",
-        "self-tuned VWCI, 10 % held out, then given back": "Self-tuned VWCI",
+        "self-tuned VWCI, 10 % held out, then trained on": "Self-tuned VWCI",
     }
     return fixed[names.get(title, title)]
 

@@ -57,7 +57,7 @@ HEADLINE = {
     "smoothing_0.1": "label smoothing, ε = 0.1",
     "vwci": "VWCI, 1 − BC",
     "vwci_total_variation_one_gradient": "VWCI, total variation, one gradient pass",
-    "auto_vwci": "self-tuned VWCI, 10 % held out, then given back",
+    "auto_vwci": "self-tuned VWCI, 10 % held out, then trained on",
     "ts_case2": "temperature scaling, 10 % held out",
 }
 """Rows of the README's table."""

@@ -71,29 +71,23 @@ def test_the_page_of_the_command_line_lists_every_command(capsys: pytest.Capture
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_commands_choices_and_files(tmp_path: Path) -> None:
-    script = singleshot("--tyro-print-completion", "bash", cwd=tmp_path)
-    assert (script.returncode, script.stderr) == (0, "")
-    (tmp_path / "completion.bash").write_text(script.stdout)
-    (tmp_path / "predictions.csv").touch()
-    for words, completions in [
-        ("eva", {"evaluate"}),
-        ("data ", {"list", "check", "fetch"}),
-        ("train --loss vw", {"vwci"}),
-        ("reproduce table", {"table1", "table2", "table3", "tableA", "tableB"}),
-        ("evaluate --figure pre", {"predictions.csv"}),
-        ("evaluate pre", {"predictions.csv"}),
-        ("evaluate predictions.csv pre", {"predictions.csv"}),
-    ]:
+def test_bash_completes_commands_and_choices(tmp_path: Path) -> None:
+    script = tmp_path / "completion.bash"
+    singleshot("--tyro-write-completion", "bash", str(script), cwd=tmp_path)
+    for words, completion in [("eva", "evaluate"), ("data ", "fetch"), ("train --loss vw", "vwci")]:
         code = f"""
         source completion.bash
         COMP_WORDS=(singleshot {shlex.join(words.split(" "))})
         COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
-        _shtab_tyro_singleshot
+        _tyro_singleshot
         printf '%s\n' "${{COMPREPLY[@]}}"
         """
         found = subprocess.run(["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert set(found.stdout.split()) == completions, words
+        assert completion in found.stdout.split(), words
+    unknown = singleshot("--tyro-print-completion", "powershell", cwd=tmp_path)
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "powershell" in unknown.stderr
+    assert "Traceback" not in unknown.stderr
 
 
 def test_mistakes_are_one_message_and_exit_code_2(

@@ -68,7 +68,7 @@ def test_doctor_works_without_torch_and_extras(
         environment.describe_environment.cache_clear()
     lines = {line[:14].strip(): line[14:] for line in capsys.readouterr().out.splitlines()}
     assert lines["torch"] == "not installed"
-    assert lines["devices"].startswith("torch cannot be imported: ModuleNotFoundError")
+    assert lines["devices"].startswith("torch does not work: ModuleNotFoundError")
     assert lines["not installed"] == "onnx"
     assert lines["data root"] == rf"{tmp_path}/a\x1b[2J (missing, writable)"
 

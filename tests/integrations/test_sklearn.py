@@ -100,6 +100,18 @@ def small_network(features: int, classes: int) -> nn.Module:
     return nn.Sequential(nn.BatchNorm1d(features), nn.Dropout(0.1), nn.Linear(features, classes))
 
 
+def test_options_of_a_loss_go_before_the_argument_of_the_classifier() -> None:
+    features, targets = load_iris(return_X_y=True)
+    same = [
+        ss.SingleShotClassifier(epochs=1, random_state=0, **options).fit(features, targets).predict_proba(features)
+        for options in (
+            {"measure": "total_variation"},
+            {"measure": "bhattacharyya", "loss_options": {"measure": "total_variation"}},
+        )
+    ]
+    assert (same[0] == same[1]).all()
+
+
 def test_an_own_network() -> None:
     features, targets = load_iris(return_X_y=True)
     model = ss.SingleShotClassifier(network=small_network, epochs=20, learning_rate=0.05, batch_size=50, random_state=0)

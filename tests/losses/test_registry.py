@@ -172,3 +172,9 @@ def test_every_loss_trains_digits(loss: LossName, precision: Any) -> None:
     assert sum(losses[-5:]) < sum(losses[:5])
     accuracy = (network.eval()(images[1600:]).argmax(1) == labels[1600:]).float().mean()
     assert float(accuracy) > 0.8
+
+
+def test_a_strength_can_be_given_by_its_own_name() -> None:
+    assert repr(ss.create_loss("focal", gamma=2.0)) == repr(ss.create_loss("focal", 2.0))
+    assert repr(ss.create_loss("vwci", strength=2.0)) == repr(ss.create_loss("vwci", 2.0))
+    assert repr(ss.create_loss("focal")) == repr(ss.create_loss("focal", 3.0))

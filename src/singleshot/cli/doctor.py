@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from singleshot.common.environment import describe_environment, installed_versio
 from singleshot.common.files import check_writable
 from singleshot.common.text import printable
 
-FOR_DEVELOPERS = ("bench", "dev", "fuzz", "release")
+FOR_DEVELOPERS = ("bench", "dev", "docs", "fuzz", "release")
 """Extras that no command needs."""
 
 
@@ -29,7 +30,6 @@ def doctor(as_json: AsJson = False) -> None:
     Args:
         as_json: print the same as JSON.
     """
-    from singleshot.cli.data import dataset_rows
     from singleshot.data.locations import decoded_root, resolve_data_root
 
     root = resolve_data_root()
@@ -39,7 +39,7 @@ def doctor(as_json: AsJson = False) -> None:
         **_torch_facts(),
         "extras": _extras(),
         "data_root": _folder(root),
-        "datasets": {row["name"]: row["folder"] for row in dataset_rows(root) if row["folder"] is not None},
+        "datasets": _datasets(root),
         "cache": _folder(decoded_root()),
     }
     print(json.dumps(facts, indent=2) if as_json else printable("\n".join(_lines(facts)), keep="\n"))
@@ -50,10 +50,11 @@ def _torch_facts() -> dict[str, Any]:
     facts: dict[str, Any] = {"omp_num_threads": os.environ.get("OMP_NUM_THREADS")}
     try:
         import torch
+
+        devices = ["cpu"] + (["mps"] if torch.backends.mps.is_available() else [])
+        devices += [f"cuda:{index} ({torch.cuda.get_device_name(index)})" for index in range(torch.cuda.device_count())]
     except Exception as error:  # a broken installation, which this command is meant to show
         return {**facts, "threads": None, "devices": [], "torch_error": f"{type(error).__name__}: {error}"}
-    devices = ["cpu"] + (["mps"] if torch.backends.mps.is_available() else [])
-    devices += [f"cuda:{index} ({torch.cuda.get_device_name(index)})" for index in range(torch.cuda.device_count())]
     return {**facts, "threads": torch.get_num_threads(), "devices": devices, "torch_error": None}
 
 
@@ -72,12 +73,22 @@ def _extras() -> dict[str, dict[str, str | None]]:
 
 
 def _folder(path: Path) -> dict[str, Any]:
-    is_writable = True
-    try:
+    facts = {"path": str(path), "exists": False, "writable": False}
+    with suppress(OSError, ValueError):  # OSError: below a folder that cannot be read
+        facts["exists"] = path.is_dir()
         check_writable(path / "file")
-    except ValueError:
-        is_writable = False
-    return {"path": str(path), "exists": path.is_dir(), "writable": is_writable}
+        facts["writable"] = True
+    return facts
+
+
+def _datasets(root: Path) -> dict[str, str]:
+    """Return the folders of the data sets that are there."""
+    from singleshot.cli.data import dataset_rows
+
+    try:
+        return {row["name"]: row["folder"] for row in dataset_rows(root) if row["folder"] is not None}
+    except OSError:
+        return {}
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
@@ -100,5 +111,5 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         "cache": folder(facts["cache"]),
     }
     if facts["torch_error"]:
-        shown["devices"] = f"torch cannot be imported: {facts['torch_error']}"
+        shown["devices"] = f"torch does not work: {facts['torch_error']}"
     return [f"{name:<14}{value}" for name, value in shown.items()]

@@ -68,7 +68,7 @@ class VWCITrainer(Trainer):
             if getattr(model, "loss_type", PER_TOKEN[0]) not in PER_TOKEN:
                 raise ValueError(
                     f"{type(model).__name__} has its own loss of a sequence, which may shift the labels; VWCITrainer "
-                    f"takes models whose name ends with {' or '.join(PER_TOKEN)}"
+                    f"takes models with model.loss_type = {' or '.join(map(repr, PER_TOKEN))}"
                 )
             passes = passes.movedim(-1, 2)
         return vwci_loss(passes, labels, ignore_index=IGNORED, measure=self.measure)

@@ -99,7 +99,7 @@ class SingleShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 "singleshot.AdaptiveGamma in a loop of your own"
             )
         measure = {"measure": self.measure} if self.loss == "vwci" else {}
-        loss = create_loss(self.loss, **measure, **(self.loss_options or {}))
+        loss = create_loss(self.loss, **{**measure, **(self.loss_options or {})})
         dataset = TensorDataset(torch.from_numpy(features), torch.from_numpy(labels.astype(np.int64)))
         seed = int(check_random_state(self.random_state).randint(2**31))
         # On the CPU: such networks are small. The seed must not change the random numbers of the caller.

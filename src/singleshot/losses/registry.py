@@ -72,9 +72,12 @@ def create_loss(name: str, strength: Any = None, **options: Any) -> Classificati
     """
     check_choice("loss", name, tuple(LOSSES))
     module, parameter, usual, _ = LOSSES[name]  # type: ignore[index]
-    strength = usual if strength is None else strength
-    if strength is None:
-        return module(**options)
     if parameter is None:
-        raise ValueError(f"the loss {name} has no strength, got {strength!r}")
-    return module(**{parameter: strength}, **options)
+        if strength is not None:
+            raise ValueError(f"the loss {name} has no strength, got {strength!r}")
+        return module(**options)
+    if strength is not None:
+        options[parameter] = strength
+    elif usual is not None:
+        options.setdefault(parameter, usual)
+    return module(**options)

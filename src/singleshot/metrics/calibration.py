@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,15 +185,19 @@ class Calibration(AdditiveState):
         >>> calibration.compute().accuracy
         1.0
         """
-        self.add(ScoredBatch.of(logits=logits, probs=probs, labels=labels, ignore_index=ignore_index, classes=classes))
+        layout = {"ignore_index": ignore_index, "classes": classes}
+        self._add_parts(*ScoredBatch.stream(logits=logits, probs=probs, labels=labels, **layout))
 
     def add(self, batch: ScoredBatch) -> None:
         """Add a batch that is validated and reduced already."""
+        self._add_parts(batch.scores.shape[1], batch.chunks())
+
+    def _add_parts(self, classes: int, parts: Iterator[ScoredBatch]) -> None:
         options = dict(self._options)
         if "classes" in options:
-            options["classes"] = batch.scores.shape[1]
-        added = Calibration._with_options(options)
-        for part in batch.chunks() if "classes" in options else [batch]:  # probabilities of every class take memory
+            options["classes"] = classes
+        added = Calibration._with_options(options)  # an error in a later part must not leave the first ones
+        for part in parts:
             added._add_part(part)
         self.merge(added)
 

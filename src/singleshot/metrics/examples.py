@@ -28,8 +28,9 @@ from singleshot.common.text import listed
 from singleshot.metrics.reduction import float_copy, reduce_logits, reduce_probs
 from singleshot.uncertainty import at_least_float32
 
-CHUNK_ELEMENTS = 2**20
-"""Scores processed at a time: 8 MB of float64 stay in the cache, and temporaries do not grow with the data."""
+Kind = Literal["logits", "probs"]
+CHUNK_ELEMENTS = 2**19
+"""Scores processed at a time: 4 MB of float64 stay in the cache, and temporaries do not grow with the data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class ScoredBatch:
     (tensor([0.9000, 0.7000]), tensor([ True, False]), tensor([0, 1]))
     """
 
-    kind: Literal["logits", "probs", "confidence"]  # what the scores are
+    kind: Literal[Kind, "confidence"]  # what the scores are
     scores: Tensor  # (N, C) as given, on any device; the confidences (N, 1) if only these are known
     labels: Tensor  # (N,) int64, on the CPU
     confidence: Tensor  # (N,) probability of the predicted class; float64, or in the dtype of probs for exact bin edges
@@ -70,26 +71,39 @@ class ScoredBatch:
         DataFrame of scores. Other layouts of scores and labels, and their options ``ignore_index`` and ``classes``, are
         those of `Calibration.update`. Set ``checked`` for scores that are known to be logits or probabilities.
         """
-        if (logits is None) == (probs is None):
-            raise ValueError("pass either logits= or probs=, together with labels=")
-        kind: Literal["logits", "probs"] = "logits" if probs is None else "probs"
-        given = logits if probs is None else probs
-        scores, labels = scores_and_labels(given, labels, kind, **layout)
+        kind, scores, labels = _given(logits, probs, labels, **layout)
+        parts = list(cls._reduced(kind, scores, labels, checked))
+        fields = ("labels", "confidence", "correct", "nll", "brier", *(["doubt"] if kind == "logits" else []))
+        joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in fields}
+        return cls(kind, scores, **joined)
+
+    @classmethod
+    def stream(
+        cls, *, logits: Any = None, probs: Any = None, labels: Any, **layout: Any
+    ) -> tuple[int, Iterator[ScoredBatch]]:
+        """Like `of`, but return the number of classes and an iterator over pieces that fit into the cache."""
+        kind, scores, labels = _given(logits, probs, labels, **layout)
+        return scores.shape[1], cls._reduced(kind, scores, labels, checked=False)
+
+    @classmethod
+    def _reduced(cls, kind: Kind, scores: Tensor, labels: Tensor, checked: bool) -> Iterator[ScoredBatch]:
         valid_rows, requirement = (logit_rows, LOGITS) if kind == "logits" else (probability_rows, PROBABILITIES)
-        parts = []
         for rows in _chunks(scores):
             if not checked:
                 check_rows(scores[rows], valid_rows, requirement, whole=scores)
             some = scores[rows].cpu() if scores.device.type == "mps" else scores[rows]  # which has no float64
             on_device = labels[rows].to(some.device)
-            if kind == "logits":
-                parts.append(reduce_logits(some, on_device))
+            reduced = (
+                reduce_logits(some, on_device)
+                if kind == "logits"
+                else reduce_probs(float_copy(some, torch.promote_types(some.dtype, torch.float32)), on_device)
+            )
+            first, correct, nll, brier = (values.cpu() for values in reduced)
+            here = scores[rows], labels[rows].cpu()
+            if kind == "probs":
+                yield cls(kind, *here, first.to(scores.dtype), correct, nll, brier)
             else:
-                parts.append(reduce_probs(float_copy(some, torch.promote_types(some.dtype, torch.float32)), on_device))
-        first, correct, nll, brier = (torch.cat(values).cpu() for values in zip(*parts, strict=True))
-        if kind == "probs":
-            return cls(kind, scores, labels.cpu(), first.to(scores.dtype), correct, nll, brier)
-        return cls(kind, scores, labels.cpu(), 1 - first, correct, nll, brier, doubt=first)
+                yield cls(kind, *here, 1 - first, correct, nll, brier, doubt=first)
 
     @classmethod
     def of_top_class(cls, *, confidence: Any, predicted: Any, labels: Any) -> ScoredBatch:
@@ -141,6 +155,13 @@ class ScoredBatch:
         if self.top_class is not None:
             return self.top_class[rows]
         return self.scores[rows if isinstance(rows, slice) else rows.to(self.scores.device)].argmax(1).cpu()
+
+
+def _given(logits: Any, probs: Any, labels: Any, **layout: Any) -> tuple[Kind, Tensor, Tensor]:
+    if (logits is None) == (probs is None):
+        raise ValueError("pass either logits= or probs=, together with labels=")
+    kind: Kind = "logits" if probs is None else "probs"
+    return (kind, *scores_and_labels(logits if probs is None else probs, labels, kind, **layout))
 
 
 def scores_and_labels(scores: Any, labels: Any, kind: str, **layout: Any) -> tuple[Tensor, Tensor]:

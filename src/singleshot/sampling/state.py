@@ -113,7 +113,7 @@ def generator_state(device: torch.device) -> bytes:
     return state
 
 
-MAX_WAIT = 600.0  # seconds for which a call waits while no other call gets the generator
+MAX_WAIT = 3600.0  # seconds for which a call waits while no other call gets the generator
 
 
 class _GeneratorLock:
