@@ -333,12 +333,13 @@ def cost_cells(network: Network, row: dict[str, str]) -> Iterator[Cell]:
 
 
 def headline_cells(runs: list[Run], regimes: list[str], row: dict[str, str]) -> Iterator[Cell]:
-    for regime in regimes:
-        values = list(Network(runs, SETTINGS[regime]).values(row["accuracy · ECE · NLL"]).values())
-        if values or row[regime] != "—":
+    title, *printed = row.values()
+    for regime, cell in zip(regimes, printed, strict=True):
+        values = list(Network(runs, SETTINGS[regime]).values(title).values())
+        if values or cell != "—":
             accuracy, ece, nll = (fmean(one[name] for one in values) for name in ("accuracy", "ece", "nll"))
             few = "" if len(values) == SEEDS else f" ({len(values)} of {SEEDS} seeds)"
-            yield row[regime], f"{accuracy:.1%} · {ece:.3f} · {nll:.3f}{few}"
+            yield cell, f"{accuracy:.1%} · {ece:.3f} · {nll:.3f}{few}"
 
 
 AGAINST = {"CI, mean over β": "CI, mean ± std over β", "label smoothing (chosen ε)": "Label smoothing"}

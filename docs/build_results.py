@@ -61,6 +61,8 @@ HEADLINE = {
     "ts_case2": "temperature scaling, 10 % held out",
 }
 """Rows of the README's table."""
+HEADLINE_NETWORKS = {"resnet18": "ResNet-18, stochastic depth", "vgg16": "VGG-16, dropout"}
+"""Columns of the README's table, by model."""
 
 
 def page_with_results(page: str, store: ResultStore, folder: Path) -> str:
@@ -190,7 +192,7 @@ def _headline(regimes: list[str], store: ResultStore) -> str:
     """Accuracy, ECE and NLL of the main methods in several regimes; means of fewer seeds are marked."""
     networks = [Runs(REGIMES[regime].recipe, SEEDS, store) for regime in regimes]
     rows = [[title, *(_headline_cell(runs, method) for runs in networks)] for method, title in HEADLINE.items()]
-    return markdown_table(["accuracy · ECE · NLL", *regimes], rows)
+    return markdown_table(["accuracy · ECE · NLL", *(HEADLINE_NETWORKS[runs.base.model] for runs in networks)], rows)
 
 
 def _headline_cell(runs: Runs, method: str) -> str:
