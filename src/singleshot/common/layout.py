@@ -2,8 +2,8 @@
 
 Classes are dimension 1 of the scores, as in ``torch.nn.functional.cross_entropy``, or dimension 2 behind T stochastic
 passes: (B, C), (T, B, C), and with one label per position (B, C, H, W), (T, B, C, H, W), (B, C, L), (T, B, C, L). The
-number of dimensions of the labels tells these apart; a column (B, 1) counts as (B,). A single class is the one logit, or
-probability, of a binary classifier.
+number of dimensions of the labels tells these apart; a column (B, 1) counts as (B,). A single class is the one logit,
+or probability, of a binary classifier.
 """
 
 from __future__ import annotations
