@@ -240,3 +240,19 @@ def test_one_logit_is_refused_where_it_would_be_a_certain_class() -> None:
     for function in (ss.predictive_mean, ss.normalized_variance, ss.predictive_entropy):
         with pytest.raises(ValueError, match=r"two classes, got shape \(5, 3, 1\).*torch\.cat"):
             function(torch.randn(5, 3, 1))
+
+
+@every_loss
+def test_a_column_of_labels_is_one_label_per_example(name: str) -> None:
+    logits, labels = random(5, 6, 3), classes(3, 6)
+    loss = ss.create_loss(name, reduction="none")
+    assert torch.equal(loss(logits, labels.unsqueeze(1)), loss(logits, labels))
+    assert torch.equal(loss(random(2, 4, 1), classes(2, 4).unsqueeze(1)), loss(random(2, 4, 1), classes(2, 4)))
+    if name != "vwci":
+        assert torch.equal(loss(logits[0], labels.unsqueeze(1)), loss(logits[0], labels))
+        assert loss(logits[..., :1], classes(6, 5, 1)).shape == (5, 1)  # one position per example
+
+
+def test_the_message_for_one_hot_labels_has_the_shape_of_class_indices() -> None:
+    with pytest.raises(ValueError, match=r"labels must have shape \(6,\).*got \(6, 3\); .*pass labels.argmax\(1\)"):
+        ss.vwci_loss(random(5, 6, 3), F.one_hot(classes(3, 6), 3))

@@ -149,6 +149,8 @@ def test_a_model_is_evaluated_once_in_evaluation_mode_and_left_as_it_was() -> No
             "class_names must name the 2 classes",
         ),
         ((torch.tensor([[0.5, 0.7]]),), {}, "labels must be given"),
+        ((torch.tensor([[0.5, 0.7]]), torch.tensor([0])), {"kind": "probs"}, 'to evaluate with kind="logits"'),
+        (("a.csv",), {"ignore_index": 0}, "ignore_index must not be given with the file a.csv"),
         ((torch.tensor([0.5, 0.7]), torch.tensor([0, 1])), {}, r"every score lies in \[0, 1\]"),
         ((torch.tensor([[0.5, 0.7]]), ["cat"]), {}, "pass class_names="),
         ((nn.Linear(2, 2), []), {}, "no batches"),
@@ -159,6 +161,34 @@ def test_a_model_is_evaluated_once_in_evaluation_mode_and_left_as_it_was() -> No
 def test_errors(given: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ss.evaluate(*given, **options)
+
+
+def test_a_dataset_and_a_single_batch_are_refused_as_loaders() -> None:
+    x, y = torch.zeros(30, 2), torch.zeros(30).long()
+    model = nn.Sequential(nn.Dropout(), nn.Linear(2, 2))
+    with pytest.raises(TypeError, match=r"labels must be a loader.*got TensorDataset; wrap the dataset"):
+        ss.evaluate(model, TensorDataset(x, y))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"labels must be a loader.*got one batch; pass \[\(x, y\)\]"):
+        ss.evaluate(model, (x, y))
+    with pytest.raises(TypeError, match=r"loader must be a loader.*; wrap the dataset in a DataLoader"):
+        ss.finetune(model, TensorDataset(x, y), held_out=[(x, y)])  # type: ignore[arg-type]
+    assert ss.evaluate(model, [(x, y)]).result.count == 30
+
+
+def test_ignored_labels_are_left_out() -> None:
+    logits, labels = arrays()
+    expected = ss.evaluate(logits[50:], labels[50:], replicates=0)
+    labels[:50] = -100
+    for given in ((logits, labels), (nn.Identity(), [(logits, labels)])):
+        found = ss.evaluate(*given, ignore_index=-100, replicates=0)
+        assert found.metrics() == expected.metrics()
+        assert found.about == "150 examples, 3 classes, logits"
+
+
+def test_labels_of_one_class_are_noted() -> None:
+    logits, labels = arrays()
+    assert "All labels are the same class." in ss.evaluate(logits, labels * 0).notes()
+    assert "All labels are the same class." not in ss.evaluate(logits, labels).notes()
 
 
 def test_batches_without_labels_are_refused() -> None:
@@ -182,12 +212,25 @@ def test_a_page_about_several_models(tmp_path: Path) -> None:
     assert evaluation.report(tmp_path / "one.html", title="Mine").read_text().count("<title>Mine</title>") == 1
 
 
+def test_a_page_takes_evaluations_by_their_names(tmp_path: Path) -> None:
+    logits, labels = arrays()
+    first, second = (ss.evaluate(scale * logits, labels, name=f"model {scale}") for scale in (1, 3))
+    expected = ss.report({"model 1": first, "model 3": second}, tmp_path / "page.html").read_text()
+    assert ss.report([first, second], tmp_path / "page.html").read_text() == expected
+    expected = first.report(tmp_path / "page.html").read_text()
+    assert ss.report(first, tmp_path / "page.html").read_text() == expected
+    with pytest.raises(ValueError, match="different names, got model 1, model 1; pass name= to evaluate"):
+        ss.report([first, first], tmp_path / "page.html")
+
+
 def test_errors_of_a_page(tmp_path: Path) -> None:
     logits, labels = arrays()
     with pytest.raises(ValueError, match=r"must end in \.html"):
         ss.report({"a": (logits, labels)}, tmp_path / "page.pdf")
     with pytest.raises(TypeError, match="at least one model"):
         ss.report({}, tmp_path / "page.html")
+    with pytest.raises(TypeError, match="at least one model"):
+        ss.report((logits, labels), tmp_path / "page.html")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"models\['a'\] must be \(logits, labels\)"):
         ss.report({"a": logits}, tmp_path / "page.html")
     with pytest.raises(ValueError, match=r"must end in \.json"):
@@ -201,6 +244,7 @@ def test_a_notebook_shows_a_table_and_a_diagram() -> None:
     assert "&lt;script&gt;" in shown
     assert "<script>" not in shown
     assert shown.count("<tr>") == 15
+    assert "align-items: flex-start" in shown  # else the height of the table stretches the diagram
     assert 'src="data:image/png;base64,iVBOR' in shown
 
 

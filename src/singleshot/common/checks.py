@@ -13,6 +13,7 @@ from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
 
 from singleshot.common.text import quoted
 
@@ -21,13 +22,27 @@ RowCheck = Callable[[Tensor], Tensor]
 
 FINITE = "logits must be finite, with no NaN or infinity"
 LOGITS = "logits must be numbers, with no NaN or +infinity and not all −infinity"
-PROBABILITIES = "probs must lie in [0, 1] and sum to 1 in each row (pass other scores as logits=)"
+PROBABILITIES = (
+    "probs must lie in [0, 1] and sum to 1 in each row (pass other scores as logits=, or to evaluate with "
+    'kind="logits")'
+)
 
 
 def check_tensor(name: str, value: object) -> None:
     """Check that a value is a tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch tensor, got {type(value).__name__}; convert it with torch.as_tensor()")
+
+
+def check_loader(name: str, value: object) -> None:
+    """Refuse a dataset and a single batch, which would be read example by example."""
+    hint = ""
+    if isinstance(value, Dataset) and not isinstance(value, IterableDataset):
+        hint = f"{type(value).__name__}; wrap the dataset in a DataLoader"
+    elif isinstance(value, tuple | list) and any(isinstance(part, Tensor) for part in value):
+        hint = "one batch; pass [(x, y)]"
+    if hint:
+        raise TypeError(f"{name} must be a loader of batches, got {hint}")
 
 
 def check_scores(scores: Tensor, shapes: tuple[str, ...], *, name: str = "logits") -> None:
@@ -133,7 +148,7 @@ def check_labels(labels: Tensor, examples: int, classes: int, *, ignore_index: i
 
 def index_hint(labels: Tensor, scores: tuple[int, ...]) -> str:
     """Say how to get class indices from labels that are none, given the shape of the scores."""
-    if labels.ndim > 1 and labels.shape in {scores, scores[1:]}:
+    if labels.ndim > 1 and labels.shape[1] > 1 and labels.shape in {scores, scores[1:]}:
         return "; for one-hot labels, pass labels.argmax(1)"
     return "; convert class indices to integers" if labels.is_floating_point() else ""
 

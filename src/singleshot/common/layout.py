@@ -2,8 +2,8 @@
 
 Classes are dimension 1 of the scores, as in ``torch.nn.functional.cross_entropy``, or dimension 2 behind T stochastic
 passes: (B, C), (T, B, C), and with one label per position (B, C, H, W), (T, B, C, H, W), (B, C, L), (T, B, C, L). The
-number of dimensions of the labels tells these apart. A single class is the one logit, or probability, of a binary
-classifier.
+number of dimensions of the labels tells these apart; a column (B, 1) counts as (B,). A single class is the one logit,
+or probability, of a binary classifier.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ from singleshot.common.checks import (
 
 def has_passes(scores: Tensor, labels: Tensor) -> bool:
     """Return whether scores have a leading dimension of stochastic passes, given class indices or soft labels."""
-    return scores.ndim == labels.ndim + (1 if labels.is_floating_point() else 2)
+    return scores.ndim == without_column(scores, labels).ndim + (1 if labels.is_floating_point() else 2)
+
+
+def without_column(scores: Tensor, labels: Tensor) -> Tensor:
+    """Return a column of class indices (B, 1) as (B,), for scores (B, C) or (T, B, C)."""
+    if labels.is_floating_point() or labels.ndim != 2 or labels.shape[1] != 1:
+        return labels
+    of_passes = scores.ndim == 3 and scores.shape[1] == len(labels) and scores.shape[::2] != labels.shape
+    return labels.squeeze(1) if scores.ndim == 2 or of_passes else labels
 
 
 def by_example(scores: Tensor, labels: Tensor, *, name: str = "logits") -> tuple[Tensor, Tensor, tuple[int, ...]]:
@@ -38,6 +46,7 @@ def by_example(scores: Tensor, labels: Tensor, *, name: str = "logits") -> tuple
     """
     check_tensor("labels", labels)
     is_soft = labels.is_floating_point()
+    labels = without_column(scores, labels)
     passes = int(has_passes(scores, labels))
     fits = passes or scores.ndim == labels.ndim + (0 if is_soft else 1)
     if not fits or scores.ndim < 2 or (is_soft and labels.ndim < 2):
@@ -52,6 +61,8 @@ def by_example(scores: Tensor, labels: Tensor, *, name: str = "logits") -> tuple
     if is_soft and labels.shape != one_pass:
         raise ValueError(_soft_shape(scores, labels))
     if not is_soft and labels.shape != examples:
+        if not passes and len(scores) != len(labels) == scores.shape[1]:  # of (T, B, C, ...), such as one-hot labels
+            examples = (scores.shape[1], *scores.shape[3:])
         raise ValueError(
             f"labels must have shape {examples}, one per example, got {tuple(labels.shape)}"
             + (_class_last_hint(scores, labels, passes, name) or index_hint(labels, scores.shape))
@@ -85,8 +96,7 @@ def counted_examples(
     Scores (N,) are those of a binary classifier. With ``classes``, the labels are names of classes.
     """
     scores, labels = as_tensor(scores, name), class_indices(labels, classes)
-    if scores.ndim == labels.ndim == 2 and labels.shape[1] == 1:  # a column of labels
-        labels = labels.squeeze(1)
+    labels = without_column(scores, labels)
     if scores.ndim == labels.ndim == 1:
         scores = scores.unsqueeze(1)
     if labels.is_floating_point():

@@ -1,4 +1,4 @@
-"""Advice on the disagreement measure, from the calibration on held-out examples."""
+"""Advice on the disagreement measure or on its alternatives, from the calibration on held-out examples."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from singleshot.uncertainty import MEASURES
 
 WEAK_MEASURES = ("bhattacharyya", "unbiased")
 STRONG_MEASURES = ("total_variation", "hellinger")
+OTHERWISE = (
+    "a strength that tunes itself (--strength auto, ss.SelfTunedStrength in Python), or a temperature "
+    "(singleshot calibrate, ss.TemperatureScaling in Python)."
+)
 
 
 def advise(evaluation: Evaluation, *, measure: str = "bhattacharyya") -> str | None:
     """Suggest a stronger disagreement measure for an overconfident network, a weaker one for an underconfident one.
 
-    None if the measure can stay: only a gap that chance does not explain counts. ``singleshot train`` prints the same
-    at its end.
+    If no such measure is known, suggest a strength that tunes itself, a temperature, or, for an underconfident network,
+    plain cross-entropy. None if the gap between confidence and accuracy is small or chance can explain it. ``singleshot
+    train`` prints the same at its end.
 
     Args:
         evaluation: of a network that was trained with the VWCI loss, on held-out examples. They must not be the test
@@ -44,7 +49,9 @@ def advise(evaluation: Evaluation, *, measure: str = "bhattacharyya") -> str | N
         return f"Overconfident by {size}: try {_named(STRONG_MEASURES[0])}, which regularises more."
     if gap < 0 and measure in STRONG_MEASURES:
         return f"Underconfident by {size}: try {_named(WEAK_MEASURES[0])}, which regularises less."
-    return None
+    if gap > 0:
+        return f"Overconfident by {size}: try {OTHERWISE}"
+    return f"Underconfident by {size}: try plain cross-entropy (--loss cross_entropy), {OTHERWISE}"
 
 
 def _named(measure: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import check_range, check_size
+from singleshot.common.checks import check_loader, check_range, check_size
 from singleshot.common.progress import tracked
 from singleshot.losses import VWCILoss
 from singleshot.losses.terms import ClassificationLoss
@@ -45,6 +45,7 @@ class Training:
         check_size("samples", self.samples, least=2 if isinstance(self.loss, VWCILoss) else 1)
         check_arguments(self.model, self.samples, self.gradient_passes, logits=self.logits)
         check_size("epochs", self.epochs, least=1)
+        check_loader("loader", self.loader)
         if not isinstance(self.loader, Iterable):
             raise TypeError(f"loader must give batches, got {type(self.loader).__name__}")
         self.steps_per_epoch = len(self.loader) if isinstance(self.loader, Sized) else None

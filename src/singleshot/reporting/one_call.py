@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from singleshot.common.checks import check_choice, probability_rows
+from singleshot.common.checks import check_choice, check_loader, probability_rows
 from singleshot.common.environment import describe_environment
 from singleshot.common.files import check_writable, write_text
 from singleshot.common.text import shown
@@ -62,9 +62,15 @@ class ModelEvaluation(Evaluation):
     outcomes: Outcomes
     sample: ScoreSample
 
+    def notes(self) -> list[str]:
+        """Add to the notes of every evaluation that all labels are the same class."""
+        labels = self.outcomes.labels
+        same = self.outcomes.classes and len(labels) and (labels == labels[0]).all()
+        return [*super().notes(), *(["All labels are the same class."] if same else [])]
+
     def report(self, path: Path | str, *, title: str | None = None) -> Path:
         """Write a page about this model, as ``singleshot report`` does, and return its path."""
-        return report({self.name: self}, path, title=title)
+        return report(self, path, title=title)
 
     def save(self, path: Path | str) -> None:
         """Write every number to a .json file, or the predictions to an .npz file that every command reads."""
@@ -93,7 +99,8 @@ class ModelEvaluation(Evaluation):
         head = "<tr><th></th><th></th><th>95 % interval</th></tr>"
         return (
             f"<p><b>{html.escape(self.name)}</b>: {html.escape(self.about)}</p><p>{html.escape(str(verdict(self)))}</p>"
-            f'<div style="display: flex"><table>{head}{"".join(rows)}</table><img alt="Reliability diagram" '
+            f'<div style="display: flex; flex-wrap: wrap; align-items: flex-start; gap: 1rem">'
+            f'<table>{head}{"".join(rows)}</table><img alt="Reliability diagram" '
             f'src="data:image/png;base64,{self._diagram()}"></div>'
         )
 
@@ -117,6 +124,7 @@ def evaluate(
     *,
     kind: Kind | Literal["confidence"] | None = None,
     logits: Extract | None = None,
+    ignore_index: int | None = None,
     name: str | None = None,
     class_names: Sequence[str] | None = None,
     bins: int = 20,
@@ -136,6 +144,7 @@ def evaluate(
         kind: what the scores, or the outputs of the model, are: ``logits``, which is the default, or ``probs``. For a
             file, as in `read_predictions`.
         logits: finds the logits in the output of the model, as in `singleshot.sample`.
+        ignore_index: label of the examples to leave out, such as −100, which the losses ignore. By default none is.
         name: of the model, for the page.
         class_names: one per class.
         bins: equal-width bins of the confidence.
@@ -153,8 +162,8 @@ def evaluate(
     options = {"bins": bins, "classwise": classwise, "replicates": replicates}
     named = "predictions"
     if isinstance(predictions, str | Path):
-        if labels is not None:
-            raise ValueError(f"labels must not be given with the file {predictions}, which has its own")
+        if labels is not None or ignore_index is not None:
+            raise ValueError(f"labels and ignore_index must not be given with the file {predictions}, which has labels")
         file = read_predictions(predictions, kind=kind, **reading)
         return _evaluated_file(file, name=name, class_names=names, **options)
     if reading:
@@ -164,20 +173,23 @@ def evaluate(
     if labels is None:
         raise ValueError("labels must be given: a loader for a model, or the labels of the scores")
     if isinstance(predictions, nn.Module):
+        check_loader("labels", labels)
         named = type(predictions).__name__
         predictions, labels = loader_scores(predictions, labels, logits=logits, title=named if progress else None)
     columns = list(getattr(predictions, "columns", ()))
     if names is None and len(columns) > 1 and any(isinstance(column, str) for column in columns):
         names = tuple(map(str, columns))
-    return _evaluated(predictions, labels, kind, names, name=name or named, **options)
+    return _evaluated(predictions, labels, kind, names, name=name or named, ignore_index=ignore_index, **options)
 
 
-def report(models: Mapping[str, Any], path: Path | str, *, title: str | None = None) -> Path:
+def report(
+    models: Mapping[str, Any] | ModelEvaluation | list[ModelEvaluation], path: Path | str, *, title: str | None = None
+) -> Path:
     """Write one HTML page that compares models, as ``singleshot report`` does, and return its path.
 
     Args:
         models: name to the result of `evaluate`, to (logits, labels), or to the path of a file of predictions or of a
-            run. Each is compared with the first.
+            run; or one result of `evaluate`, or a list of them, which have names. Each is compared with the first.
         path: the .html file to write.
         title: heading of the page.
 
@@ -189,6 +201,13 @@ def report(models: Mapping[str, Any], path: Path | str, *, title: str | None = N
     path = Path(path)
     if path.suffix.lower() != ".html":
         raise ValueError(f"path must end in .html, got {path}")
+    if isinstance(models, ModelEvaluation):
+        models = [models]
+    if isinstance(models, list) and all(isinstance(one, ModelEvaluation) for one in models):
+        names = [one.name for one in models]
+        if len(set(names)) < len(names):
+            raise ValueError(f"models must have different names, got {', '.join(names)}; pass name= to evaluate")
+        models = dict(zip(names, models, strict=True))
     if not isinstance(models, Mapping) or not models:
         raise TypeError('models must be a dict with at least one model: {"name": (logits, labels)}')
     check_writable(path)
@@ -214,14 +233,21 @@ def _evaluated_file(
 
 
 def _evaluated(
-    given: Any, labels: Any, kind: Any, class_names: tuple[str, ...] | None, *, name: str, **options: Any
+    given: Any,
+    labels: Any,
+    kind: Any,
+    class_names: tuple[str, ...] | None,
+    *,
+    name: str,
+    ignore_index: int | None,
+    **options: Any,
 ) -> ModelEvaluation:
     stated, kind = kind is not None, kind or "logits"
-    layout: dict[str, Any] = {}
+    layout: dict[str, Any] = {"ignore_index": ignore_index}
     if not isinstance(labels, Tensor) and np.asarray(labels).dtype.kind in "USO":
         if class_names is None:
             raise ValueError("labels are names of classes; pass class_names= as well, in the order of the scores")
-        labels, layout = np.asarray(labels).astype(str), {"classes": class_names}
+        labels, layout["classes"] = np.asarray(labels).astype(str), class_names
     scores, labels = scores_and_labels(given, labels, kind, **layout)
     shape = np.shape(given)
     is_binary = len(shape) == 1 or shape[1] == 1
