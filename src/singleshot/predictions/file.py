@@ -128,7 +128,7 @@ class Predictions:
         try:
             for block, labels, predicted, first in self._labelled_blocks(self.read_blocks, self.classes, rows):
                 is_empty = False
-                scores, location = self._scores(block), _row_location(block, first)
+                scores, location = self._scores(block), row_location(block, first)
                 check_values(scores, self.kind, str(self.path), location, bfloat16=block.bfloat16)
                 if block.bfloat16 and self.kind == "probs":
                     # They are float32 now, and the metrics check sums to that precision.
@@ -171,7 +171,7 @@ class Predictions:
             read_labels = self._label_reader()
             first = 0
             for block in self.read_blocks(max(1, CHUNK_SCORES // self.classes)):
-                location = _row_location(block, first)
+                location = row_location(block, first)
                 if not labels_fault:
                     try:
                         read_labels(block.labels, location)
@@ -234,7 +234,7 @@ class Predictions:
         first = 0
         with damage_reported(self.path):
             for block in read_blocks(rows):
-                location = _row_location(block, first)
+                location = row_location(block, first)
                 predicted = None if block.predicted is None else read_labels(block.predicted, location)
                 yield block, read_labels(block.labels, location), predicted, first
                 first += len(block.labels)
@@ -243,7 +243,8 @@ class Predictions:
         return LabelReader(self.path, self.classes, self.class_names, self.labels_are)
 
 
-def _row_location(block: Block, first: int) -> Location:
+def row_location(block: Block, first: int) -> Location:
+    """Return a function that describes where a row of a block is, whose first row has this index in the file."""
     lines = block.lines
     return lambda row: f"row {first + row} (counted from 0)" if lines is None else f"line {lines[row]}"
 
