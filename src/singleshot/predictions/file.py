@@ -28,7 +28,9 @@ from singleshot.predictions.validation import (
     ScoreFaults,
     as_logits,
     check_values,
+    label_texts,
     native,
+    parse_integer,
     score_tensor,
     share_of_zeros,
 )
@@ -190,11 +192,18 @@ class Predictions:
 
         If only the confidence is known, as arguments of `ScoredBatch.of_top_class`.
         """
-        for chunk in self.chunks(rows):
-            if chunk.predicted is None:
-                yield {self.kind: chunk.scores, "labels": chunk.labels}
-            else:
-                yield {"confidence": chunk.scores[:, 0], "predicted": chunk.predicted, "labels": chunk.labels}
+        return map(self.batch, self.chunks(rows))
+
+    def batch(self, chunk: Chunk) -> dict[str, NDArray[Any]]:
+        """Return a chunk as `batches` yields it."""
+        if chunk.predicted is None:
+            return {self.kind: chunk.scores, "labels": chunk.labels}
+        return {"confidence": chunk.scores[:, 0], "predicted": chunk.predicted, "labels": chunk.labels}
+
+    def label_names(self) -> tuple[str, ...] | None:
+        """Return the class names if the labels in the file are names; None if they are numbers."""
+        is_number = parse_integer(label_texts(next(self.read_blocks(1)).labels)[0]) is not None
+        return None if is_number else self.class_names
 
     def pass_batches(self, rows: int | None = None) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the stochastic passes as arguments of `VarianceHistogram.update`: logits= (T, n, C) and labels= (n,).
