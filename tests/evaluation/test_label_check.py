@@ -93,7 +93,9 @@ def test_evaluate_and_report_say_it_first(tmp_path: Path, capsys: pytest.Capture
     np.savez(path, probs=oracle.softmax(logits)[:, 1], labels=1 - labels)
     main(["evaluate", path, "--replicates", "0"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("Check the labels: the labels look swapped: only ")
+    assert lines[1].startswith("Check the labels: they look swapped: only ")
+    assert "\n".join(lines).count("look swapped") == 1
+    assert lines[-1] == "No verdict: check the labels first."
     assert "--positive LABEL" in " ".join(lines[1:4])
     main(["evaluate", path, "--replicates", "0", "--json"])
     content = json.loads(capsys.readouterr().out)
@@ -107,3 +109,22 @@ def test_evaluate_and_report_say_it_first(tmp_path: Path, capsys: pytest.Capture
     assert "Check the labels first" in model["next_step"]["action"]
     main(["evaluate", path, "--replicates", "0", "--json", "--positive", "0"])
     assert "label_fault" not in json.loads(capsys.readouterr().out)
+
+
+def test_named_labels_are_shifted_by_a_class_and_have_no_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logits, labels = sure(10)
+    names = np.array(list("abcdefghij"))
+    wrong = logits.argmax(1) + np.random.default_rng(1).integers(1, 10, len(labels))
+    for given, finding in (labels + 1, "look shifted by one class"), (wrong, "do not fit"):
+        np.savez(tmp_path / "a.npz", logits=logits, labels=names[given % 10], class_names=names)
+        main(["evaluate", str(tmp_path / "a.npz"), "--replicates", "0", "--json"])
+        fault = json.loads(capsys.readouterr().out)["label_fault"]
+        assert fault["finding"].startswith(f"the labels {finding}")
+        assert "from 0" not in fault["advice"]
+        assert "start at 0" not in fault["finding"]
+        assert ("where class a is predicted, most labels are b" in fault["advice"]) == ("shifted" in finding)
+    np.savez(tmp_path / "a.npz", logits=logits, labels=(labels + 1) % 10, class_names=names)  # indices
+    main(["evaluate", str(tmp_path / "a.npz"), "--replicates", "0"])
+    assert "counted from 1" in capsys.readouterr().out

@@ -179,7 +179,7 @@ def test_over_and_underconfident() -> None:
     [
         (8000, "Calibrated: no miscalibration found in 8,000 examples. All scores claimed ", "good"),
         (60, "Unclear: no miscalibration found in 60 examples, but an error of ", "unclear"),
-        (20, "Unclear: too few examples for a verdict, 20;", "unclear"),
+        (20, "Unclear: too few examples for a verdict (20);", "unclear"),
     ],
 )
 def test_calibrated(rows: int, start: str, expected: Level) -> None:

@@ -100,7 +100,7 @@ INVALID: list[tuple[list[str], str]] = [
     ([], "set either --fit-on FILE"),
     (["--fit-on", "val.npz", "--load-scaling", "s.json"], "set either --fit-on FILE"),
     (["--load-scaling", "s.json"], "s.json: no such file"),
-    (["--fit-on", "val.npz", "-o", "fixed.csv"], "--output fixed.csv must end in .npz"),
+    (["--fit-on", "val.npz", "-o", "fixed.tsv"], "--output fixed.tsv must end in .npz or .csv"),
     (["--fit-on", "val.npz", "-o", "test.npz"], "--output test.npz is also an input"),
     (["--fit-on", "val.npz", "-o", "val.npz"], "--output val.npz is also an input"),
     (["--fit-on", "val.npz", "--save-scaling", "s.npz"], "--save-scaling s.npz must end in .json"),
@@ -163,3 +163,55 @@ def test_inputs_are_never_overwritten(pairs: Path) -> None:
     run(calibrate, "test.npz", "--fit-on", "val.npz", "--save-scaling", "s.json")
     with pytest.raises(ValueError, match=r"--save-scaling s\.json is also an input"):
         run(calibrate, "test.npz", "--load-scaling", "s.json", "--save-scaling", "./s.json")
+
+
+def test_labels_that_do_not_fit_are_reported_first(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logits, labels = calibrated(2, 1500)
+    for name, shift in (("shifted", 1), ("sure", 0)):
+        np.savez(f"{name}.npz", logits=logits * 9, labels=(labels + shift) % 4)
+    run(calibrate, "shifted.npz", "--fit-on", "sure.npz")
+    said = capsys.readouterr().out
+    assert said.startswith("shifted.npz: Check the labels: they look counted from 1: only ")
+    assert said.count("Check the labels") == 1
+    run(calibrate, "sure.npz", "--fit-on", "shifted.npz", "--method", "histogram", "--json")
+    assert list(shown_json(capsys)["label_faults"]) == ["shifted.npz"]
+    run(calibrate, "sure.npz", "--fit-on", "val.npz", "--json")
+    assert "label_faults" not in shown_json(capsys)
+
+
+def test_a_calibration_that_makes_things_worse_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logits, labels = calibrated(2, 1500)
+    np.savez("calibrated.npz", logits=logits, labels=labels)
+    run(calibrate, "calibrated.npz", "--fit-on", "val.npz")
+    said = capsys.readouterr().out
+    assert "This calibration makes NLL and ECE worse: do not use it for these predictions." in said
+    assert said.endswith("Nothing was written: set -o FILE to write the calibrated predictions.\n")
+    run(calibrate, "test.npz", "--fit-on", "val.npz", "--save-scaling", "s.json")
+    said = capsys.readouterr().out
+    assert "worse" not in said
+    assert "Nothing was written" not in said
+
+
+def test_fitting_on_few_examples_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logits, labels = calibrated(2, 29)
+    np.savez("few.npz", logits=logits, labels=labels)
+    run(calibrate, "test.npz", "--fit-on", "few.npz")
+    assert "Too few examples to fit on (29); hundreds are needed." in capsys.readouterr().out
+    run(calibrate, "test.npz", "--fit-on", "val.npz")
+    assert "Too few" not in capsys.readouterr().out
+
+
+def test_a_csv_file_is_written_and_read_back(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(calibrate, "test.npz", "--fit-on", "val.npz", "-o", "fixed.npz")
+    run(calibrate, "test.npz", "--fit-on", "val.npz", "-o", "fixed.csv")
+    table, arrays = read_predictions("fixed.csv"), read_predictions("fixed.npz")
+    assert table.class_names == arrays.class_names
+    for one, other in zip(table.load()[:2], arrays.load()[:2], strict=True):
+        np.testing.assert_array_equal(one, other)
+    logits, labels = calibrated(2, 50)
+    np.savez("numbers.npz", logits=logits, labels=labels)
+    run(calibrate, "numbers.npz", "--fit-on", "val.npz", "-o", "fixed.csv")
+    np.testing.assert_array_equal(read_predictions("fixed.csv").load().labels, labels)
+    np.savez("odd.npz", logits=logits, labels=labels, class_names=list("1234"), labels_are=["indices"])
+    with pytest.raises(ValueError, match=r"fixed\.csv: .* would be ambiguous; write \.npz"):
+        run(calibrate, "odd.npz", "--fit-on", "numbers.npz", "-o", "fixed.csv")

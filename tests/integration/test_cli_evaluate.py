@@ -155,7 +155,7 @@ INVALID: list[tuple[list[str], str]] = [
     (["test.npz", "--replicates", "-1"], "replicates must be "),
     (["test.npz", "--bins", "0"], "bins must be "),
     (["test.npz", "--accuracy", "95"], "accuracy must lie in (0, 1), got 95"),
-    (["test.npz", "--figure", "out.txt"], "--figure out.txt must end in .png, .pdf, .svg"),
+    (["test.npz", "--figure", "out.txt"], "--figure out.txt must end in .png, .pdf or .svg"),
     (["test.npz", "--predictions", "out.npz"], "--predictions out.npz is only for runs"),
 ]
 

@@ -182,3 +182,19 @@ def test_sigterm_before_the_training_loop_ends_with_a_message(
         assert exit_.value.code == 143
         assert capsys.readouterr().err == f"singleshot: terminated by SIGTERM; repeat the command to {again}\n"
         assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("trian", "unknown command 'trian'; did you mean 'train'? choose one of quickstart, train, "),
+        ("evaluate a.npz --accuracy 95", "accuracy must lie in (0, 1), got 95.0; for 95 %, set 0.95"),
+        ("evaluate a.npz --accuracy 0", "accuracy must lie in (0, 1), got 0.0\n"),
+        ("evaluate a.npz --figure a.gif", "--figure a.gif must end in .png, .pdf or .svg"),
+    ],
+)
+def test_usage_errors_say_what_to_write(command: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(command.split())
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err.startswith(f"singleshot: {message}")

@@ -395,6 +395,14 @@ def _(path: Path) -> Truth:
     return multi(percent / percent.sum(1, keepdims=True), labels)
 
 
+@kind("spreadsheets", "percentages with their sign, `99.4%`")
+def _(path: Path) -> Truth:
+    probs, labels = iris()
+    table = frame(probs.round(3), NAMES).map("{:.1%}".format)
+    table.assign(label=NAMES[labels]).to_csv(path / "p.csv", index=False)
+    return multi(probs.round(3), labels)
+
+
 @kind("spreadsheets", "percentages: true_label, pred_label, confidence", "--normalize")
 def _(path: Path) -> Truth:
     probs, labels = iris()

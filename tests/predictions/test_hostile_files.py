@@ -31,7 +31,7 @@ def test_long_label_does_not_widen_the_others(tmp_path: Path) -> None:
     assert "line 5002: the label has 131,000 characters, more than 4,096" in refusal(path)
     path.write_text("label,prob_a,prob_c\n" + "a,1,0\n" * 50_000 + "b" * 4096 + ",1,0\n")
     tracemalloc.start()
-    assert "unknown labels" in refusal(path)
+    assert "unknown label" in refusal(path)
     assert tracemalloc.get_traced_memory()[1] < 2**26
     tracemalloc.stop()
 

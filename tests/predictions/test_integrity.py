@@ -255,11 +255,11 @@ def test_a_long_label_in_a_parquet_dictionary_is_decoded_a_few_rows_at_a_time(tm
     message = refusal_at_once(tmp_path / "a.parquet")
     assert tracemalloc.get_traced_memory()[1] < 2**28
     tracemalloc.stop()
-    assert "unknown labels" in message
+    assert "unknown label" in message
     assert len(message) < 1000
 
 
 def refusal_at_once(path: Path) -> str:
-    with pytest.raises(ValueError, match="unknown labels") as error:
+    with pytest.raises(ValueError, match="unknown label") as error:
         read_predictions(path).load()
     return str(error.value)

@@ -52,7 +52,7 @@ def test_invalid_values_are_reported_with_their_row(name: str, tmp_path: Path) -
         if name not in ("npy with kind", "parquet"):
             cases.append(("logits", LOGITS, negative, rf"lie in \[0, 3\).* in {place} is -1"))
     else:
-        message = f"label in {place} is 3" if name == "jsonl" else f"unknown labels '3', first in {place}"
+        message = f"label in {place} is 3" if name == "jsonl" else f"unknown label '3' in {place}"
         cases.append(("logits", LOGITS, changed(LABELS, 17, 3), message))  # type: ignore[arg-type]
     for kind, scores, labels, message in cases:
         path, options = WRITERS[name](tmp_path, scores, labels, kind)
@@ -110,8 +110,8 @@ def test_all_faults_of_a_file_are_reported_at_once(tmp_path: Path) -> None:
     labels[5] = 7
     np.savez(tmp_path / "a.npz", probs=probs, labels=labels)
     assert re.search(
-        r"labels must lie in \[0, 3\).* row 5 .* is 7\. Also: .*row 3 .* sum 1.1; 2 of 20 rows are invalid, the worst "
-        r"is row 12 .* sum 1.5; --normalize",
+        r"labels must lie in \[0, 3\).* row 5 .* is 7\. Also: .*row 3 .* sum 1.1; 2 of 20 rows are invalid; the worst: "
+        r"row 12 .* sum 1.5; --normalize",
         refusal(tmp_path / "a.npz"),
     )
     labels[5] = 0
@@ -197,8 +197,8 @@ def test_faults_of_a_single_score_have_a_row(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=["a", "b"], class_names=["a", "b"])
     assert read_predictions(tmp_path / "a.npz").positive == "b"
     cases: list[tuple[Any, str]] = [
-        (["a", "c"], "unknown labels c; the classes are a, b"),
-        ([0, 5], "unknown labels 5"),
+        (["a", "c"], "unknown label c; the classes are a, b"),
+        ([0, 5], "unknown label 5"),
     ]
     for labels, message in cases:
         np.savez(tmp_path / "a.npz", probs=np.array([0.5, 0.2]), labels=labels, class_names=["a", "b"])

@@ -30,7 +30,7 @@ CSV = [
         "label,prob_a,prob_b\nc,0.5,0.5\nd,1,0\nc,1,0\n",
         "unknown labels 'c', 'd', first in line 2; the classes are a, b",
     ),
-    ("label,prob_a,prob_b\n3,0.5,0.5\n", "unknown labels '3', first in line 2; the classes are a, b"),
+    ("label,prob_a,prob_b\n3,0.5,0.5\n", "unknown label '3' in line 2; the classes are a, b"),
     ("label,prob_a,prob_b\n1,0.5,0.5\n2,0.5,0.5\n", "line 3 is 2. They lie in 1 … 2: if they are counted from 1, sub"),
     ("label,prob_1,prob_2\n0,0.5,0.5\n", "could be a class name or an index"),
     ('label,prob_a,prob_b\n"a,0.5,0.5\n', "damaged, incomplete or encrypted"),
@@ -45,7 +45,7 @@ def test_invalid_csv(tmp_path: Path) -> None:
 
 
 def test_damaged_text_and_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.csv").write_bytes(b"label,prob_\xff\n")
+    (tmp_path / "a.csv").write_bytes(b"label,prob_\xff\0\n")  # not text of another encoding
     assert "damaged, incomplete or encrypted" in refusal(tmp_path / "a.csv")
     (tmp_path / "a.csv.gz").write_bytes(b"label,prob_a\n")
     assert "damaged, incomplete or encrypted" in refusal(tmp_path / "a.csv.gz")
@@ -73,7 +73,7 @@ def test_invalid_parquet(tmp_path: Path) -> None:
         ({"label": [0, 0], "probs": [[1.0], None]}, "row 1 (counted from 0) has 0 scores, row 0 has 1"),
         ({"label": [0, 0], "probs": [[], []]}, "row 0 of column 'probs' is empty"),
         ({"label": [0, 0], "probs": [["a"], ["b"]]}, "must hold numbers"),
-        ({"label": ["c", "a"], **PAIR}, "unknown labels 'c', first in row 0 (counted from 0)"),
+        ({"label": ["c", "a"], **PAIR}, "unknown label 'c' in row 0 (counted from 0)"),
     ]:
         pq.write_table(pa.table(columns), path)
         assert message in refusal(path), refusal(path)

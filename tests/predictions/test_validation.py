@@ -78,5 +78,5 @@ def test_true_and_false_are_the_classes_1_and_0_in_every_table(tmp_path: Path) -
     for name in ("a.parquet", "a.csv", "a.jsonl"):
         assert read_predictions(tmp_path / name).load().labels.tolist() == [1, 0], name
     (tmp_path / "a.csv").write_text("label,prob_cat,prob_dog\nTrue,0.5,0.5\n")
-    with pytest.raises(ValueError, match="unknown labels 'True'"):
+    with pytest.raises(ValueError, match="unknown label 'True'"):
         read_predictions(tmp_path / "a.csv").load()

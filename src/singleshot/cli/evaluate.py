@@ -105,7 +105,7 @@ def _check_arguments(sources: tuple[Path, ...], figure: Path | None, predictions
     if not sources:
         raise ValueError("give a file of predictions or a run: singleshot evaluate predictions.npz")
     if figure is not None and figure.suffix.lower() not in FIGURES:
-        raise ValueError(f"--figure {figure} must end in {', '.join(FIGURES)}")
+        raise ValueError(f"--figure {figure} must end in .png, .pdf or .svg")
     if predictions is not None and predictions.suffix != ".npz":
         raise ValueError(f"--predictions {predictions} must end in .npz")
     if predictions is not None and len(sources) > 1:

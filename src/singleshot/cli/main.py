@@ -27,7 +27,7 @@ from singleshot.cli.report import report
 from singleshot.cli.reproduce import reproduce
 from singleshot.cli.train import train_command
 from singleshot.common.errors import StoppedError
-from singleshot.common.text import print_status
+from singleshot.common.text import print_status, unknown_name
 
 MAX_MESSAGE = 2000  # characters
 RESUMABLE = ("quickstart", "train", "reproduce", "data fetch")
@@ -45,7 +45,11 @@ def commands(args: Sequence[str]) -> SubcommandApp:
     """Return all commands; the help and the defaults of ``train`` depend on the arguments."""
     app = SubcommandApp()
     training = train_command(args[1:] if args[:1] == ["train"] else [])
-    for command in (quickstart, training, evaluate, calibrate, predict, export, reproduce, report, doctor):
+    functions = (quickstart, training, evaluate, calibrate, predict, export, reproduce, report, doctor)
+    names = [*(command.__name__ for command in functions), "data"]
+    if args and not args[0].startswith("-") and args[0] not in names:
+        raise unknown_name("command", args[0], names)
+    for command in functions:
         # The help of a command shows its docstring; the list of commands shows the first line of it.
         is_selected = args[:1] == [command.__name__]
         summary = None if is_selected else (command.__doc__ or "").partition("\n")[0]

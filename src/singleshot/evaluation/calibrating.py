@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from singleshot.evaluation.evaluation import scored_batch
+from singleshot.evaluation.label_check import LabelCheck
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc import SCALINGS, Scaling
@@ -16,9 +18,11 @@ from singleshot.posthoc.nonparametric import FrequencyScaling
 from singleshot.predictions import Predictions, write_predictions, write_top_class
 
 
-def fit_scaling(predictions: Predictions, method: str) -> Scaling:
-    """Fit a calibration method on a file, which is loaded into memory."""
+def fit_scaling(predictions: Predictions, method: str, labels_fit: LabelCheck | None = None) -> Scaling:
+    """Fit a calibration method on a file, which is loaded into memory; its examples are added to ``labels_fit``."""
     chunk = predictions.load()
+    if labels_fit is not None:
+        labels_fit.add(scored_batch(predictions.batch(chunk), checked=True))
     if predictions.kind == "confidence":
         scaling = SCALINGS[method]
         if not issubclass(scaling, FrequencyScaling):
@@ -34,20 +38,28 @@ def fit_scaling(predictions: Predictions, method: str) -> Scaling:
 
 
 def rescale(
-    predictions: Predictions, scaling: Scaling, *, output: Path | None = None, bins: int = 20
+    predictions: Predictions,
+    scaling: Scaling,
+    *,
+    output: Path | None = None,
+    bins: int = 20,
+    labels_fit: LabelCheck | None = None,
 ) -> tuple[CalibrationResult, CalibrationResult]:
     """Apply a calibration to a file chunk by chunk; return the metrics before and after.
 
-    With ``output``, the new logits in float64, the labels and the class names are written to that .npz file.
+    With ``output``, the new logits in float64, the labels and the class names are written to that .npz or .csv file.
+    The examples are added to ``labels_fit``.
     """
+    labels_fit = labels_fit or LabelCheck()
     if predictions.kind == "confidence":
-        return _rescale_top_class(predictions, scaling, output, bins)
+        return _rescale_top_class(predictions, scaling, output, bins, labels_fit)
     before, after = Calibration(bins=bins), Calibration(bins=bins)
 
     def rescaled() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for chunk in predictions.chunks():
-            scores: dict[str, Any] = {predictions.kind: chunk.scores}
-            before.add(ScoredBatch.of(**scores, labels=chunk.labels, checked=True))
+            batch = scored_batch(predictions.batch(chunk), checked=True)
+            before.add(batch)
+            labels_fit.add(batch)
             given = torch.tensor(predictions.logits(chunk), dtype=torch.float64)  # float32 would tie confidences
             try:
                 logits = scaling(given).numpy()
@@ -65,7 +77,7 @@ def rescale(
 
 
 def _rescale_top_class(
-    predictions: Predictions, scaling: Scaling, output: Path | None, bins: int
+    predictions: Predictions, scaling: Scaling, output: Path | None, bins: int, labels_fit: LabelCheck
 ) -> tuple[CalibrationResult, CalibrationResult]:
     """Calibrate the confidences of predicted classes, all in memory."""
     if not isinstance(scaling, FrequencyScaling):
@@ -76,9 +88,11 @@ def _rescale_top_class(
     except ValueError as error:
         raise ValueError(f"{predictions.path}: {error}") from None
     results = []
-    for values in (chunk.scores[:, 0], confidence):
+    given = predictions.batch(chunk)
+    labels_fit.add(scored_batch(given, checked=True))
+    for values in (given["confidence"], confidence):
         calibration = Calibration(bins=bins)
-        calibration.add(ScoredBatch.of_top_class(confidence=values, predicted=chunk.predicted, labels=chunk.labels))
+        calibration.add(ScoredBatch.of_top_class(**{**given, "confidence": values}))
         results.append(calibration.compute())
     if output is not None:
         assert chunk.predicted is not None

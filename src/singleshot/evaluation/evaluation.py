@@ -11,7 +11,7 @@ from typing import Any
 from singleshot.common.checks import check_range, check_size
 from singleshot.common.text import jsonable, listed, shown
 from singleshot.evaluation.formatting import amount, number
-from singleshot.evaluation.label_check import LabelCheck, LabelFault
+from singleshot.evaluation.label_check import LabelCheck, LabelFault, LabelNames
 from singleshot.metrics.calibration import Calibration, CalibrationResult
 from singleshot.metrics.classwise import MIN_PER_CLASS, ClasswiseGroups
 from singleshot.metrics.estimates import METRICS, Estimator, Resampled
@@ -124,6 +124,7 @@ def evaluate_batches(
     keep_examples: bool = False,
     on_batch: Callable[[ScoredBatch], None] | None = None,
     positive_name: str | None = None,
+    label_names: LabelNames = lambda: None,
 ) -> Evaluation:
     """Evaluate batches, given as the arguments of `Calibration.update`, in one pass.
 
@@ -131,8 +132,8 @@ def evaluate_batches(
     ``keep_examples`` is set. The interval of the classwise ECE needs up to 100 MB. ``checked`` scores have already been
     validated. ``replicates`` are bootstrap resamples for the intervals, by default 1,000, or none above a million
     examples. ``on_batch`` is called with every batch, validated and reduced. With ``positive_name``, the calibration
-    of class 1 of two, which has this name, is also computed. Batches can also be arguments of
-    `ScoredBatch.of_top_class`.
+    of class 1 of two, which has this name, is also computed. ``label_names`` returns the names of the classes if the
+    labels were given by name. Batches can also be arguments of `ScoredBatch.of_top_class`.
     """
     check_options(bins=bins, replicates=replicates)
     calibration = Calibration(bins=bins, classwise=classwise)
@@ -143,8 +144,7 @@ def evaluate_batches(
     impossible_rows: list[int] = []
     impossible = count = classes = 0
     for given in batches:
-        of_top_class = "confidence" in given
-        batch = ScoredBatch.of_top_class(**given) if of_top_class else ScoredBatch.of(**given, checked=checked)
+        batch = scored_batch(given, checked=checked)
         calibration.add(batch)
         labels_fit.add(batch)
         if positive is not None:
@@ -167,7 +167,7 @@ def evaluate_batches(
         "positive_name": positive_name,
         "top_class_only": math.isnan(result.nll),
         "positive": None if positive is None else positive.compute(),
-        "label_fault": labels_fit.fault(positive_name),
+        "label_fault": labels_fit.fault(positive_name, label_names),
         "impossible": impossible,
         "impossible_rows": tuple(impossible_rows),
     }
@@ -188,12 +188,18 @@ def evaluate_batches(
     return Evaluation(result, examples, intervals, estimates, **known)
 
 
+def scored_batch(given: dict[str, Any], *, checked: bool) -> ScoredBatch:
+    """Return the batch with these arguments of `ScoredBatch.of` or `ScoredBatch.of_top_class`."""
+    return ScoredBatch.of_top_class(**given) if "confidence" in given else ScoredBatch.of(**given, checked=checked)
+
+
 def evaluate_file(predictions: Predictions, **options: Any) -> Evaluation:
     """Evaluate a file that `read_predictions` opened, with the options of `evaluate_batches`."""
     if predictions.kind == "confidence":
         options = {**options, "classwise": False}
     positive = predictions.positive
-    evaluation = evaluate_batches(predictions.batches(), checked=True, positive_name=positive, **options)
+    known: dict[str, Any] = {"positive_name": positive, "label_names": predictions.label_names}
+    evaluation = evaluate_batches(predictions.batches(), checked=True, **known, **options)
     path, kind, classes = predictions.path, predictions.kind, predictions.known_classes
     size = amount(evaluation.result.count, "example")
     if classes:
@@ -262,7 +268,11 @@ def check_options(*, bins: int = 20, replicates: int | None = None, accuracy: fl
     if replicates:
         check_size("replicates", replicates, least=2)
     if accuracy is not None:
-        check_range("accuracy", accuracy, "(0, 1)")
+        try:
+            check_range("accuracy", accuracy, "(0, 1)")
+        except ValueError as error:
+            hint = f"; for {accuracy:g} %, set {accuracy / 100:g}" if 1 < accuracy < 100 else ""
+            raise ValueError(f"{error}{hint}") from None
 
 
 def result_dict(result: CalibrationResult) -> dict[str, Any]:

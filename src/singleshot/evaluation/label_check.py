@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ MAX_CLASSES = 1024  # of the matrix of pairs, 8 MB
 MIN_RIGHT, MIN_MORE = 0.5, 0.3
 """Another order of the classes counts if it makes at least this share right, and so much more than the given order and
 than chance."""
+LabelNames = Callable[[], Sequence[str] | None]
 DEVIATIONS = 5.0  # below the accuracy of unrelated predictions and labels
 
 
@@ -26,15 +28,22 @@ class LabelFault(NamedTuple):
     finding: str
     advice: str
 
+    @property
+    def headline(self) -> str:
+        """The finding after the words that the labels must be checked."""
+        return f"Check the labels: {self.finding.replace('the labels', 'they', 1)}."
+
 
 class LabelCheck:
     """Counts the pairs of predicted class and label, of up to `MAX_CLASSES` classes."""
 
     def __init__(self) -> None:
+        self.count = 0  # examples
         self._pairs: torch.Tensor | None = torch.zeros(0, 0, dtype=torch.int64)
 
     def add(self, batch: ScoredBatch) -> None:
         """Add a batch."""
+        self.count += len(batch)
         if self._pairs is None:
             return
         predicted = batch.labels.clone()
@@ -52,8 +61,11 @@ class LabelCheck:
         pair = predicted * len(self._pairs) + batch.labels
         self._pairs.view(-1).index_add_(0, pair, torch.ones_like(pair))
 
-    def fault(self, positive: str | None = None) -> LabelFault | None:
-        """Return what is wrong with the labels, if anything; ``positive`` is the class of a single score."""
+    def fault(self, positive: str | None, label_names: LabelNames) -> LabelFault | None:
+        """Return what is wrong with the labels, if anything.
+
+        ``positive`` is the class of a single score. ``label_names`` returns the class names if the labels are names.
+        """
         if self._pairs is None:
             return None
         pairs = self._pairs.double().numpy()
@@ -69,7 +81,9 @@ class LabelCheck:
         is_reordered = reordered >= max(MIN_RIGHT, least) and total >= 10 * len(pairs)
         if not (is_below or is_reordered):
             return None
-        return _described(order, right, reordered if is_reordered else None, by_chance, positive)
+        return _described(
+            order, right, reordered if is_reordered else None, by_chance, positive=positive, names=label_names()
+        )
 
 
 def _best_order(pairs: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -80,7 +94,13 @@ def _best_order(pairs: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _described(
-    order: NDArray[np.int64], right: float, reordered: float | None, by_chance: float, positive: str | None
+    order: NDArray[np.int64],
+    right: float,
+    reordered: float | None,
+    by_chance: float,
+    *,
+    positive: str | None,
+    names: Sequence[str] | None,
 ) -> LabelFault:
     right = round(right, 3)  # as shown, so that the shares of two classes add up
     only = f"only {share_text(right)} of the predictions are right"
@@ -93,14 +113,17 @@ def _described(
         return LabelFault(f"the labels look swapped: {only}; {exchanged}", advice)
     if reordered is None:
         finding = f"the labels do not fit the predictions: {only}; by chance, {share_text(by_chance)} would be"
-        return LabelFault(finding, "Check that the labels are in the order of the rows, and count classes from 0.")
+        count = ", and count classes from 0" if names is None else ""
+        return LabelFault(finding, f"Check that the labels are in the order of the rows{count}.")
     would = f"{share_text(reordered)} would be"
+    finding = f"the labels look like those of another order of the classes: {only}; in that order, {would}"
     for shift, words, what in ((1, "counted from 1", "subtract 1"), (-1, "one too small", "add 1")):
         if (step == shift).mean() >= 1 - 2 / len(order):
-            finding = f"the labels look {words}: {only}; with class indices that start at 0, {would}"
-            return LabelFault(finding, f"Class indices start at 0: {what}.")
+            if names is None:
+                finding = f"the labels look {words}: {only}; with class indices that start at 0, {would}"
+                return LabelFault(finding, f"Class indices start at 0: {what}.")
+            finding = f"the labels look shifted by one class: {only}; shifted back, {would}"
     moved = int(np.flatnonzero(step)[0])
-    return LabelFault(
-        f"the labels look like those of another order of the classes: {only}; in that order, {would}",
-        f"Check the order of the classes: where class {moved} is predicted, most labels are {int(order[moved])}.",
-    )
+    predicted, label = (index if names is None else shown(names[index]) for index in (moved, int(order[moved])))
+    advice = f"Check the order of the classes: where class {predicted} is predicted, most labels are {label}."
+    return LabelFault(finding, advice)

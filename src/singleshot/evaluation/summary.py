@@ -19,8 +19,7 @@ def evaluation_lines(evaluation: Evaluation, accuracy: float | None = None) -> l
     metrics, intervals = evaluation.metrics(), evaluation.intervals
     lines = [printable(f"{evaluation.name}: {evaluation.about}")]
     if evaluation.label_fault is not None:
-        finding, advice = evaluation.label_fault
-        lines += wrap(f"Check the labels: {finding}. {advice}", WIDTH)
+        lines += wrap(f"{evaluation.label_fault.headline} {evaluation.label_fault.advice}", WIDTH)
     if intervals:
         lines.append(f"  {'':<16} {'':8}   95 % interval")
     for name in (name for name in LABELS if name in metrics):
@@ -29,7 +28,10 @@ def evaluation_lines(evaluation: Evaluation, accuracy: float | None = None) -> l
             line += f"   {number(intervals[name].low, 0)} – {number(intervals[name].high, 0)}"
         lines.append(line)
     lines += evaluation.notes()
-    lines += [average_gap(evaluation.result)] if evaluation.examples is None else verdict(evaluation).lines()
+    if evaluation.label_fault is not None:
+        lines.append("No verdict: check the labels first.")
+    else:
+        lines += [average_gap(evaluation.result)] if evaluation.examples is None else verdict(evaluation).lines()
     if accuracy is not None:
         message = evaluation.threshold(accuracy).message
         lines.append(f"{message[0].upper()}{message[1:]}.")

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from singleshot.evaluation.claims import MAX_DIGITS, Claim, chance, high_scores
 from singleshot.evaluation.evaluation import MIN_RESAMPLED, Evaluation
 from singleshot.evaluation.formatting import amount, points, share_text, times
+from singleshot.evaluation.label_check import LabelFault
 from singleshot.metrics.examples import Examples
 from singleshot.metrics.intervals import wilson_interval
 
@@ -51,6 +52,13 @@ class Verdict:
         return BADGES[self.level] if self.label_advice is None else "Check the labels"
 
     @property
+    def headline(self) -> str:
+        """The badge and the finding."""
+        if self.label_advice is not None:
+            return LabelFault(self.finding, self.label_advice).headline
+        return f"{self.badge}: {self.finding}."
+
+    @property
     def sentences(self) -> list[str]:
         """What was found, what was claimed and what held, and the role of chance."""
         found = [f"{self.finding[0].upper()}{self.finding[1:]}.", *self.details]
@@ -61,16 +69,15 @@ class Verdict:
 
     def lines(self) -> list[str]:
         """The badge and the sentences as indented lines of text."""
-        first, *others = f"{self.badge}: {self.finding}.", *self.sentences[1:]
-        wrapped = (wrap(one, WIDTH, initial_indent="  ", subsequent_indent="    ") for one in others)
-        return [first, *chain.from_iterable(wrapped)]
+        wrapped = (wrap(one, WIDTH, initial_indent="  ", subsequent_indent="    ") for one in self.sentences[1:])
+        return [self.headline, *chain.from_iterable(wrapped)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {"level": self.level, "badge": self.badge, "sentences": self.sentences, "p_value": self.p_value}
 
     def __str__(self) -> str:
-        return " ".join((f"{self.badge}: {self.finding}.", *self.sentences[1:]))
+        return " ".join((self.headline, *self.sentences[1:]))
 
 
 def verdict(evaluation: Evaluation) -> Verdict:
@@ -85,7 +92,7 @@ def verdict(evaluation: Evaluation) -> Verdict:
     examples = evaluation.examples
     assert examples is not None
     if len(examples) < MIN_RESAMPLED:
-        return Verdict("unclear", f"too few examples for a verdict, {len(examples):,}; hundreds are needed")
+        return Verdict("unclear", f"too few examples for a verdict ({len(examples)}); hundreds are needed")
     everything, found = Claim.of(examples), high_scores(examples)
     high = None if found is None else Claim.of(found[1], found[0])
     error = round(evaluation.example_metrics["debiased_ece"], everything.digits + 2)

@@ -52,7 +52,9 @@ def open_csv(path: Path, selection: Selection) -> Predictions:
             if not row:
                 continue
             if len(row) != len(headings):
-                raise ValueError(f"{path}, line {line}: {len(row)} cells, but {len(headings)} headings")
+                is_split = separator == "," and len(row) > len(headings)
+                hint = "; if the numbers have decimal commas, export the table with semicolons" if is_split else ""
+                raise ValueError(f"{path}, line {line}: {len(row)} cells, but {len(headings)} headings{hint}")
             longest = max(len(row[column]) for column in used)
             if longest > MAX_LABEL_LENGTH:
                 size = f"{longest:,} characters, more than {MAX_LABEL_LENGTH:,}"
@@ -165,7 +167,7 @@ def _parse_scores(
     first, last = indices[0], indices[-1] + 1
     is_contiguous = indices == tuple(range(first, last))
     take: Any = itemgetter(slice(first, last)) if is_contiguous else itemgetter(*indices)
-    for convert in (float, _decimal_comma):
+    for convert in (float, _spreadsheet_number):
         texts = chain.from_iterable(map(take, rows))
         with suppress(ValueError):
             values = np.fromiter(map(convert, texts), dtype=np.float64, count=len(rows) * len(indices))
@@ -183,13 +185,14 @@ def _parse_scores(
     raise ValueError(f"{path}, line {line}, column {heading!r}: {found}{also}")
 
 
-def _decimal_comma(text: str) -> float:
-    return float(text.replace(",", ".", 1))
+def _spreadsheet_number(text: str) -> float:
+    text = text.strip().replace(",", ".", 1)
+    return float(f"{text[:-1].rstrip()}e-2" if text.endswith("%") else text)  # correctly rounded, unlike a division
 
 
 def _number(text: str) -> float | None:
     with suppress(ValueError):
-        return _decimal_comma(text)
+        return _spreadsheet_number(text)
     return None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from singleshot.common.text import listed
-from singleshot.predictions.file import MAX_CLASSES, Block, BlockReader, Predictions, damage_reported
+from singleshot.predictions.file import MAX_CLASSES, Block, BlockReader, Predictions, damage_reported, row_location
 from singleshot.predictions.validation import label_texts, native, parse_integer
 
 ROWS = 2**16  # read at a time
@@ -29,6 +29,7 @@ def open_single_score(predictions: Predictions, positive: str | None = None) -> 
     """Turn predictions whose blocks have one score per example into those of their classes."""
     if predictions.normalize and predictions.kind != "logits":
         percent = predictions.read_blocks
+        _check_percent(predictions.path, percent)
         predictions = replace(predictions, normalize=False, read_blocks=lambda rows: map(_from_percent, percent(rows)))
     path, read, names = predictions.path, predictions.read_blocks, predictions.class_names
     if predictions.stored_passes is not None:
@@ -48,6 +49,12 @@ def open_single_score(predictions: Predictions, positive: str | None = None) -> 
     return replace(predictions, classes=len(names), class_names=names, labels_are="names")
 
 
+def _check_percent(path: Path, read_blocks: BlockReader) -> None:
+    with damage_reported(path):
+        if all(bool((block.scores <= 1).all()) for block in read_blocks(ROWS)):
+            raise ValueError(f"{path}: no score is above 1: these are not percentages; leave out --normalize")
+
+
 def _from_percent(block: Block) -> Block:
     return block._replace(scores=native(block.scores).astype(np.float64) / 100)
 
@@ -55,11 +62,15 @@ def _from_percent(block: Block) -> Block:
 def _distinct(path: Path, read_blocks: BlockReader) -> tuple[str, ...]:
     """Return the distinct labels and predicted classes, sorted by number if all are numbers."""
     found: set[str] = set()
+    first = 0
     with damage_reported(path):
         for block in read_blocks(ROWS):
-            found.update(label_texts(block.labels))
-            if block.predicted is not None:
-                found.update(label_texts(block.predicted))
+            for what, labels in (("label", block.labels), ("predicted class", block.predicted)):
+                texts = [] if labels is None else label_texts(labels)
+                if "" in texts:
+                    raise ValueError(f"{path}: the {what} in {row_location(block, first)(texts.index(''))} is empty")
+                found.update(texts)
+            first += len(block.labels)
             if len(found) > MAX_CLASSES:
                 raise ValueError(f"{path} has more than {MAX_CLASSES:,} distinct labels")
     if not found:
@@ -95,7 +106,8 @@ def _binary(predictions: Predictions, positive: str | None) -> Predictions:
         index = {"0": 0, "1": 1, "False": 0, "True": 1, **{name: place for place, name in enumerate(names)}}
         labels, (negative, positive) = tuple(sorted(set(labels) - set(index))), names
         if labels:
-            raise ValueError(f"{path}: unknown labels {listed(labels, 5)}; the classes are {listed(names)}")
+            unknown = f"unknown label{'s' if len(labels) > 1 else ''} {listed(labels, 5)}"
+            raise ValueError(f"{path}: {unknown}; the classes are {listed(names)}")
     else:
         negative, positive, index = _two_classes(path, labels, positive or (names[0] if names else None))
 

@@ -28,7 +28,9 @@ from singleshot.predictions.validation import (
     ScoreFaults,
     as_logits,
     check_values,
+    label_texts,
     native,
+    parse_integer,
     score_tensor,
     share_of_zeros,
 )
@@ -128,7 +130,7 @@ class Predictions:
         try:
             for block, labels, predicted, first in self._labelled_blocks(self.read_blocks, self.classes, rows):
                 is_empty = False
-                scores, location = self._scores(block), _row_location(block, first)
+                scores, location = self._scores(block), row_location(block, first)
                 check_values(scores, self.kind, str(self.path), location, bfloat16=block.bfloat16)
                 if block.bfloat16 and self.kind == "probs":
                     # They are float32 now, and the metrics check sums to that precision.
@@ -171,7 +173,7 @@ class Predictions:
             read_labels = self._label_reader()
             first = 0
             for block in self.read_blocks(max(1, CHUNK_SCORES // self.classes)):
-                location = _row_location(block, first)
+                location = row_location(block, first)
                 if not labels_fault:
                     try:
                         read_labels(block.labels, location)
@@ -190,11 +192,18 @@ class Predictions:
 
         If only the confidence is known, as arguments of `ScoredBatch.of_top_class`.
         """
-        for chunk in self.chunks(rows):
-            if chunk.predicted is None:
-                yield {self.kind: chunk.scores, "labels": chunk.labels}
-            else:
-                yield {"confidence": chunk.scores[:, 0], "predicted": chunk.predicted, "labels": chunk.labels}
+        return map(self.batch, self.chunks(rows))
+
+    def batch(self, chunk: Chunk) -> dict[str, NDArray[Any]]:
+        """Return a chunk as `batches` yields it."""
+        if chunk.predicted is None:
+            return {self.kind: chunk.scores, "labels": chunk.labels}
+        return {"confidence": chunk.scores[:, 0], "predicted": chunk.predicted, "labels": chunk.labels}
+
+    def label_names(self) -> tuple[str, ...] | None:
+        """Return the class names if the labels in the file are names; None if they are numbers."""
+        is_number = parse_integer(label_texts(next(self.read_blocks(1)).labels)[0]) is not None
+        return None if is_number else self.class_names
 
     def pass_batches(self, rows: int | None = None) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the stochastic passes as arguments of `VarianceHistogram.update`: logits= (T, n, C) and labels= (n,).
@@ -234,7 +243,7 @@ class Predictions:
         first = 0
         with damage_reported(self.path):
             for block in read_blocks(rows):
-                location = _row_location(block, first)
+                location = row_location(block, first)
                 predicted = None if block.predicted is None else read_labels(block.predicted, location)
                 yield block, read_labels(block.labels, location), predicted, first
                 first += len(block.labels)
@@ -243,7 +252,8 @@ class Predictions:
         return LabelReader(self.path, self.classes, self.class_names, self.labels_are)
 
 
-def _row_location(block: Block, first: int) -> Location:
+def row_location(block: Block, first: int) -> Location:
+    """Return a function that describes where a row of a block is, whose first row has this index in the file."""
     lines = block.lines
     return lambda row: f"row {first + row} (counted from 0)" if lines is None else f"line {lines[row]}"
 

@@ -124,11 +124,12 @@ def find_top_class(path: Path, names: Sequence[str], selection: Selection) -> To
     stated = selection.kind == "confidence"
     if not stated and (selection.kind is not None or selection.scores is not None):
         return None
-    if selection.predicted is not None and selection.predicted not in names:
-        raise ValueError(f"{path} has no {selection.predicted!r}; found {listed(names)}")
+    for name in (selection.predicted, selection.scores):
+        if name is not None and name not in names:
+            raise ValueError(f"{path} has no {name!r}; found {listed(names)}")
     predicted = [selection.predicted] if selection.predicted else known(names, PREDICTED)
     correct = known(names, CORRECT)
-    scores = [name for name in names if name == selection.scores] if selection.scores else known(names, CONFIDENCE)
+    scores = [selection.scores] if selection.scores else known(names, CONFIDENCE)
     unclear = [] if scores else known(names, UNCLEAR)
     confidence = [*scores, *unclear][:1]
     if not confidence or not (predicted or correct):
@@ -199,6 +200,9 @@ def _find_score_columns(path: Path, headings: Sequence[str], selection: Selectio
         return _named_columns(path, headings, selection)
     prefixes = [(prefix, of) for prefix, of in PREFIX_KINDS.items() if kind in (None, of)]
     if scores is not None:
+        if not any(name.startswith(scores) and name != label for name in headings):
+            found_names = listed(_others_first(headings))
+            raise ValueError(f"{path} has no column {scores!r}, and none that starts with it; found {found_names}")
         kind = kind or PREFIX_KINDS.get(scores)
         if kind is None:
             raise ValueError(f"{path}: unclear whether columns {scores}… hold logits or probabilities; {SET_KIND}")
@@ -214,8 +218,6 @@ def _find_score_columns(path: Path, headings: Sequence[str], selection: Selectio
         raise ValueError(f"{path} has score columns with several prefixes; set --scores PREFIX (scores= in Python)")
     if found:
         return found[0]
-    if scores is not None:
-        raise ValueError(f"{path} has no columns that start with {scores!r}; found {listed(_others_first(headings))}")
     positive = known(headings, PROBS) if kind in (None, "probs") else []
     if len(positive) == 1:
         return "probs", (headings.index(positive[0]),), None

@@ -43,7 +43,7 @@ def _zstd(path: Path) -> Any:
 def limited_lines(path: Path, file: IO[str]) -> Iterator[str]:
     """Yield the lines of a file; a few compressed bytes can expand to a line or to blank lines without end."""
     number = blank = 0
-    while line := file.readline(MAX_LINE):
+    while line := _line(path, file, number):
         number += 1
         if len(line) >= MAX_LINE:
             raise ValueError(f"{path} has a line of {MAX_LINE:,} characters or more")
@@ -51,3 +51,17 @@ def limited_lines(path: Path, file: IO[str]) -> Iterator[str]:
         if blank > MAX_BLANK_LINES:
             raise ValueError(f"{path}, line {number}: more than {MAX_BLANK_LINES:,} blank lines in a row")
         yield line
+
+
+def _line(path: Path, file: IO[str], before: int) -> str:
+    """Read a line; text that is not UTF-8 but not binary either is named, with its line."""
+    try:
+        return file.readline(MAX_LINE)
+    except UnicodeDecodeError as error:
+        data, start = error.object, error.start
+        if error.encoding != "utf-8" or b"\0" in data:
+            raise
+        line = before + 1 + data.count(b"\n", 0, start)
+        raise ValueError(
+            f"{path}, line {line}: not UTF-8 text (byte {data[start]:#04x}); save the file as CSV UTF-8"
+        ) from None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from singleshot.common.checks import as_tensor, counted_from_one, first_true, logit_rows, probability_rows
-from singleshot.common.text import listed
+from singleshot.common.text import listed, quoted
 from singleshot.predictions.names import Kind
 
 LabelsAre = Literal["names", "indices"]
@@ -37,12 +37,12 @@ def valid_rows(values: Tensor, kind: Kind) -> Tensor:
 def describe_row(row: Tensor, kind: Kind) -> str:
     """Describe what is wrong with an invalid row of scores."""
     row = row.double()
+    if kind == "confidence":
+        return f"has {float(row[0]):g}"
     is_odd = ~row.isfinite() & ~row.isneginf() if kind == "logits" and not row.isneginf().all() else ~row.isfinite()
     if bool(is_odd.any()):
         column = first_true(is_odd)
         return f"has {float(row[column])} for class {column}"
-    if kind == "confidence":
-        return f"has {float(row[0]):g}"
     return f"has values from {float(row.amin()):g} to {float(row.amax()):g} and sum {float(row.sum()):.6g}"
 
 
@@ -63,6 +63,7 @@ class ScoreFaults:
         self.largest = -1.0
         self.are_positive = True
         self.exceed_1 = False
+        self.are_percentages = True
 
     def add(self, values: Tensor, location: Location) -> None:
         """Add rows of scores (n, C)."""
@@ -71,14 +72,16 @@ class ScoreFaults:
         self.invalid += len(wrong)
         if not len(wrong):
             return
-        off = (values[wrong].double().sum(1) - 1).abs().nan_to_num(nan=torch.inf)
+        total = values[wrong].double().sum(1)
+        off = (total - 1).abs().nan_to_num(nan=torch.inf)
         worst = int(off.argmax())
         if float(off[worst]) > self.largest:
             self.largest, row = float(off[worst]), int(wrong[worst])
             self.worst = f"{location(row)} {describe_row(values[row], self.kind)}"
         self.first = self.first or f"{location(int(wrong[0]))} {describe_row(values[wrong[0]], self.kind)}"
         self.exceed_1 |= bool((values[wrong] > 1).any())
-        self.are_positive &= bool((values[wrong] >= 0).all() and (values[wrong].sum(1) > 0).all())
+        self.are_positive &= bool((values[wrong] >= 0).all() and (total > 0).all())
+        self.are_percentages &= bool(((total - 100).abs() <= 1).all())
 
     def message(self) -> str:
         """Describe all faults; empty if there are none."""
@@ -94,10 +97,12 @@ class ScoreFaults:
         if self.kind == "confidence":
             return f"{found}; if these are logits of the positive class, set --kind logits"
         if self.invalid > 1 and self.worst != self.first:
-            found += f", the worst is {self.worst}"
+            found += f"; the worst: {self.worst}"
+        looks_percent = self.are_positive and self.are_percentages
         if self.are_positive:
-            found += "; --normalize divides each row by its sum (normalize=True in Python)"
-        if self.are_positive and not self.exceed_1:
+            found += "; these look like percentages:" if looks_percent else ";"
+            found += " --normalize divides each row by its sum (normalize=True in Python)"
+        if looks_percent or (self.are_positive and not self.exceed_1):
             return found
         return f"{found}; if these are logits, rename them or set --scores NAME --kind logits"
 
@@ -251,6 +256,8 @@ class LabelReader:
 
     def _unknown(self, texts: list[str], rows: list[int], location: Location) -> str:
         first, where = texts[rows[0]], location(rows[0])
+        if not first:
+            return f"{self._path}: the label in {where} is empty"
         numbers = [number for number in map(parse_integer, texts) if number is not None]
         hint = counted_from_one(min(numbers), max(numbers), self._classes) if len(numbers) == len(texts) else ""
         if hint or (not self._index and parse_integer(first) is not None):
@@ -265,9 +272,12 @@ class LabelReader:
                 f"{self._path}: labels are names ({first!r} in {where}), but the classes have no names; add an array "
                 "class_names, or use integer labels"
             )
-        names = listed(list(dict.fromkeys(repr(texts[row]) for row in rows)), 5)
-        classes = listed(list(self._index))
-        return f"{self._path}: unknown labels {names}, first in {where}; the classes are {classes}"
+        unknown = list(dict.fromkeys(repr(texts[row]) for row in rows))
+        s, first_in = ("s", ", first in") if len(unknown) > 1 else ("", " in")
+        alike = next((name for name in self._index if name.lower() == first.lower()), None)
+        case = "" if alike is None else f"; {quoted(first)} and {quoted(alike)} differ in upper and lower case"
+        found = f"unknown label{s} {listed(unknown, 5)}{first_in} {where}"
+        return f"{self._path}: {found}; the classes are {listed(list(self._index))}{case}"
 
     def _find_index(self, text: str) -> int | None:
         if self._meaning != "indices" and text in self._index:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,12 @@ def write_predictions(
     class_names: tuple[str, ...] | None = None,
     pass_logits: NDArray[Any] | None = None,
 ) -> None:
-    """Write logits (n, C) and labels (n,) to an .npz file that `read_predictions` and ``numpy.load`` read.
+    """Write logits (n, C) and labels (n,) to an .npz or .csv file that `read_predictions` reads.
 
     The file is replaced atomically. The logits have the dtype of the first chunk.
 
     Args:
-        path: the .npz file.
+        path: the .npz file, or a .csv file with columns ``label`` and ``logit_CLASS``.
         chunks: pairs of logits and labels.
         class_names: a name for each class.
         pass_logits: T stochastic passes (T, N, C) over all examples, from `singleshot.sample`, for
@@ -44,8 +45,22 @@ def write_predictions(
     ['labels', 'logits']
     """
     path = Path(path)
-    if path.suffix.lower() != ".npz":
-        raise ValueError(f"{path} must end in .npz")
+    if _is_csv(path, class_names):
+        if pass_logits is not None:
+            raise ValueError(f"{path}: a table has no stochastic passes; write .npz")
+        remaining = iter(chunks)
+        first = _first(path, remaining)
+        names = class_names or range(first[0].shape[1])
+        _write_csv(
+            path,
+            ["label", *(f"logit_{name}" for name in names)],
+            (
+                [names[label], *row]
+                for logits, labels in chain([first], remaining)
+                for row, label in zip(logits.tolist(), labels.tolist(), strict=True)
+            ),
+        )
+        return
 
     def write(temporary: Path) -> None:
         # An array's length precedes its values but is only known at the end, so the arrays are written to files first.
@@ -77,10 +92,13 @@ def write_top_class(
     *,
     class_names: tuple[str, ...] | None = None,
 ) -> None:
-    """Write predicted classes and labels (N,) as indices, and the confidences (N,), to an .npz file, atomically."""
+    """Write predicted classes and labels (N,), as indices, and confidences (N,) to an .npz or .csv file, atomically."""
     path = Path(path)
-    if path.suffix.lower() != ".npz":
-        raise ValueError(f"{path} must end in .npz")
+    if _is_csv(path, class_names):
+        names = class_names or range(int(max(labels.max(), predicted.max())) + 1)
+        columns = ([names[index] for index in labels], [names[index] for index in predicted], confidence.tolist())
+        _write_csv(path, ["label", "predicted", "confidence"], zip(*columns, strict=True))
+        return
     arrays: dict[str, Any] = {"confidence": confidence, "predicted": predicted, "labels": labels}
     if class_names is not None:
         arrays |= {"class_names": np.array(class_names, dtype=str), "labels_are": np.array(["indices"])}
@@ -92,12 +110,34 @@ def write_top_class(
     write_atomically(path, write)
 
 
+def _is_csv(path: Path, class_names: Sequence[str] | None) -> bool:
+    ending = path.suffix.lower()
+    if ending not in {".npz", ".csv"}:
+        raise ValueError(f"{path} must end in .npz or .csv")
+    if ending == ".csv" and first_misnumbered(class_names or ()) is not None:
+        raise ValueError(f"{path}: labels that are numbers other than the class indices would be ambiguous; write .npz")
+    return ending == ".csv"
+
+
+def _write_csv(path: Path, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(chain([headings], rows))
+
+    write_atomically(path, write)
+
+
+def _first(path: Path, chunks: Iterator[Any]) -> Any:
+    first = next(chunks, None)
+    if first is None:
+        raise ValueError(f"{path}: no predictions to write")
+    return first
+
+
 def _write_arrays(logits_path: Path, labels_path: Path, chunks: Chunks, path: Path) -> tuple[int, ...]:
     """Write the chunks, and return the shape of all logits."""
     remaining = iter(chunks)
-    first = next(remaining, None)
-    if first is None:
-        raise ValueError(f"{path}: no predictions to write")
+    first = _first(path, remaining)
     with (
         NpyWriter(logits_path, first[0].dtype, first[0].shape[1:]) as all_logits,
         NpyWriter(labels_path, np.dtype(np.int64), ()) as all_labels,

@@ -196,7 +196,7 @@ def test_extreme_predictions_stay_finite(tmp_path: Path) -> None:
     json.dumps(found, allow_nan=False)
     by_name = {Path(model["name"]).name: model for model in found["models"]}
     assert by_name["never.npz"]["metrics"]["nll"] == {"estimate": None, "infinite": True, "low": None, "high": None}
-    assert "too few examples for a verdict, 1;" in by_name["one.npz"]["verdict"]
+    assert "too few examples for a verdict (1);" in by_name["one.npz"]["verdict"]
     assert by_name["all.npz"]["confusions"] == []
     assert by_name["all.npz"]["classes_by_gap"][0]["count"] == 50
 
