@@ -96,8 +96,6 @@ def calibrate(  # noqa: PLR0917
     }
     if isinstance(scaling, TemperatureScaling):
         about["temperature"] = scaling.temperature
-    if math.isinf(before.nll):
-        about["zeros_share"] = predictions.zeros
     about["evaluated_on_fit_file"] = same is not None
     if as_json:
         results = {"before": result_dict(before), "after": result_dict(after)}
@@ -139,6 +137,7 @@ def _is_same(one: Path, other: Path) -> bool:
 def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult, after: CalibrationResult) -> None:
     from singleshot.evaluation.formatting import LABELS, amount, number
     from singleshot.evaluation.summary import average_gap
+    from singleshot.predictions.validation import ZEROS
 
     how = f"{about['method']} {about['temperature']:.4f}" if "temperature" in about else about["method"]
     size = f"{amount(after.count, 'example')}, {amount(classes, 'class', 'classes')}"
@@ -147,10 +146,10 @@ def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult,
     for name in (name for name in SHOWN if name in before.metrics() and name in after.metrics()):
         print(f"  {LABELS[name]:<16} {number(before.metrics()[name])} {number(after.metrics()[name])}")
     print(f"Before: {average_gap(before)}\nAfter:  {average_gap(after)}")
-    if "zeros_share" in about:
+    if math.isinf(before.nll):
         print(
-            f"Probabilities of 0 have no logarithm: those of an example share {about['zeros_share']:.2g}, half of the "
-            "smallest other probability."
+            "Probabilities of 0 have no logarithm: those of an example share half of its smallest other probability, "
+            f"at most {ZEROS:g}."
         )
     if about["evaluated_on_fit_file"]:
         print("Fitted on the evaluated file: expect worse metrics on new data.")

@@ -15,7 +15,7 @@ from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc import SCALINGS, Scaling, TemperatureScaling
 from singleshot.predictions.names import Kind
-from singleshot.predictions.validation import as_logits, share_of_zeros
+from singleshot.predictions.validation import fitted_logits
 
 MAX_EXAMPLES, MAX_SCORES = 50_000, 2**22
 """Examples and scores kept for the estimate: with a temperature, it takes less than a second and 16 MB of logits."""
@@ -60,8 +60,7 @@ class ScoreSample:
             return torch.empty(0, 0), torch.empty(0, dtype=torch.int64)
         scores = torch.cat(self._scores)
         values = (scores.float() if scores.dtype.itemsize == 2 else scores).numpy()
-        zeros = share_of_zeros(values) if self._kind == "probs" else 0.0
-        return torch.from_numpy(as_logits(values, self._kind, zeros)), torch.cat(self._labels)
+        return torch.from_numpy(fitted_logits(values, self._kind)), torch.cat(self._labels)
 
     @property
     def is_empty(self) -> bool:
@@ -152,7 +151,7 @@ def _best(gain_of: Callable[[str], Gain | None]) -> Gain | None:
 
 
 def _fit(method: str, logits: Tensor, labels: Tensor) -> Scaling | None:
-    """Fit a method to shuffled examples, as many as it takes a few seconds for; None if there is no finite temperature."""
+    """Fit a method to shuffled examples, some of them if it is slow; None if there is no finite temperature."""
     size = max(MIN_RESAMPLED, MAX_FITTED // logits.shape[1]) if method == "vector" else len(labels)
     with warnings.catch_warnings():
         # A temperature that is not finite, and classes without examples: the gain shows whether these matter.
