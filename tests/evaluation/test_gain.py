@@ -12,11 +12,11 @@ from hypothesis import given, settings, strategies as st
 import oracle
 from integration.overconfident import calibrated
 from singleshot.evaluation.calibrating import fit_scaling, rescale
-from singleshot.evaluation.gain import ScoreSample, cross_fitted_gain, held_out_gain
+from singleshot.evaluation.gain import METHODS, Gain, ScoreSample, _best, cross_fitted_gain, held_out_gain
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc import SCALINGS
 from singleshot.predictions import read_predictions
-from singleshot.predictions.validation import as_logits, share_of_zeros
+from singleshot.predictions.validation import fitted_logits
 
 
 def overconfident(seed: int, rows: int, factor: float = 3.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -48,7 +48,7 @@ def test_probabilities_become_their_logarithms() -> None:
     sample.add(ScoredBatch.of(probs=[[0.25, 0.75], [1.0, 0.0]], labels=[0, 0]))
     logits, _ = sample.examples()
     assert logits.isfinite().all()
-    expected = torch.tensor([[0.25, 0.75], [1 / 1.05, 0.05 / 1.05]], dtype=logits.dtype)  # at most 0.05 for a 0
+    expected = torch.tensor([[0.25, 0.75], [1 / 1.0005, 0.0005 / 1.0005]], dtype=logits.dtype)  # at most for a 0
     torch.testing.assert_close(logits.softmax(1), expected)
 
 
@@ -75,20 +75,65 @@ def test_cross_fitting_is_honest_about_few_examples() -> None:
         gain = cross_fitted_gain(logits, labels)
         assert gain is not None
         told.append(gain.nll[1] - gain.nll[0])
-        new = oracle.calibration(oracle.softmax(fresh.numpy() / gain.temperature), fresh_labels.numpy(), 20)
+        scaled = SCALINGS[gain.method].fit(logits, labels)(fresh).numpy()
+        new = oracle.calibration(oracle.softmax(scaled), fresh_labels.numpy(), 20)
         kept.append(new["nll"] - oracle.calibration(oracle.softmax(fresh.numpy()), fresh_labels.numpy(), 20)["nll"])
     assert np.mean(told) >= np.mean(kept) - 3 * np.std(told) / np.sqrt(len(told))
     assert np.mean(told) > 0  # these logits are calibrated: a temperature from 40 examples makes them worse
 
 
+def by_class(seed: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return logits of 4 classes and labels, sorted by label; the later classes are the more overconfident ones."""
+    logits, labels = calibrated(seed, rows)
+    order = np.argsort(labels, kind="stable")
+    return torch.tensor(logits * (2.0 + labels[:, None]))[order], torch.tensor(labels)[order]
+
+
 def test_held_out_examples_decide_the_temperature() -> None:
-    logits, labels = overconfident(0, 1000)
-    gain = held_out_gain(overconfident(1, 1000, 6.0), logits, labels, what="1,000 validation images")
+    """All of them, even if they are stored by class and are more than the examples that are judged."""
+    held_out, (logits, labels) = by_class(1, 8000), by_class(0, 1000)
+    gain = held_out_gain(held_out, logits, labels, what="8,000 validation images")
     assert gain is not None
-    assert gain.temperature == pytest.approx(6, rel=0.15)
-    assert gain.how == "fitted on 1,000 validation images and judged on these examples"
+    assert gain.method == "temperature"
+    assert gain.temperature == pytest.approx(SCALINGS["temperature"].fit(*held_out).temperature, rel=1e-6)
+    assert gain.how == "fitted on 8,000 validation images and judged on these examples"
     expected = oracle.calibration(oracle.softmax(logits.numpy() / gain.temperature), labels.numpy(), 20)
     assert gain.nll[1] == pytest.approx(expected["nll"], abs=1e-9)
+
+
+def test_a_vector_scaling_is_fitted_to_some_examples_of_every_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("singleshot.evaluation.gain.MAX_FITTED", 4000)
+    (logits, labels), (new, new_labels) = calibrated(0, 8000), calibrated(1, 2000)
+    bias, order = [0.0, 3.0, -3.0, 1.0], np.argsort(labels, kind="stable")
+    held_out = torch.tensor((logits + bias)[order]), torch.tensor(labels[order])
+    gain = held_out_gain(held_out, torch.tensor(new + bias), torch.tensor(new_labels), what="8,000 validation images")
+    assert gain is not None
+    assert gain.method == "vector"
+    assert gain.fixed > 0.8
+
+
+@given(
+    fixed=st.lists(st.sampled_from([-0.5, 0.1, 0.25, 0.3, 0.55, 0.85, 1.0]), min_size=4, max_size=4),
+    nll=st.lists(st.sampled_from([0.9, 1.1]), min_size=4, max_size=4),
+)
+def test_the_best_method_is_chosen_unless_a_temperature_is_nearly_as_good(fixed: list[float], nll: list[float]) -> None:
+    gains = {
+        method: Gain(method, None, 100, "", (0.2, 0.2 * (1 - part)), (1.0, after), "", part)
+        for method, part, after in zip(METHODS, fixed, nll, strict=True)
+    }
+    chosen = _best(gains.__getitem__)
+    good = [gain for gain in gains.values() if gain.fixed >= 0.2 and gain.nll[1] < 1]
+    assert chosen is not None
+    if not good:
+        assert chosen.method == "temperature"
+        assert not chosen.helps
+    elif chosen.method == "temperature":
+        assert chosen in good
+        assert max(gain.fixed for gain in good) < chosen.fixed + 0.1
+    else:
+        assert chosen in good
+        assert chosen.fixed == max(gain.fixed for gain in good)
+        assert gains["temperature"] not in good or chosen.fixed >= gains["temperature"].fixed + 0.1
 
 
 def test_too_few_or_infinite_logits_have_no_gain() -> None:
@@ -116,7 +161,7 @@ def rounded(decimals: int, sharpness: float, classes: int = 10, seed: int = 0) -
     ],
 )
 def test_rounded_probabilities_do_not_spoil_a_fit(method: str, decimals: int, classes: int, tmp_path: Path) -> None:
-    """An entry of 0.00 is a small probability; as 1e-38 it would dominate the NLL."""
+    """An entry of 0.00 is a small probability; as 1e-38 it would dominate the NLL. Its size is that of its row."""
     probs, labels = rounded(decimals, 2.5, classes)
     paths = [tmp_path / "fit.npz", tmp_path / "test.npz"]
     for start, path in enumerate(paths):
@@ -127,17 +172,20 @@ def test_rounded_probabilities_do_not_spoil_a_fit(method: str, decimals: int, cl
     assert after.brier < before.brier
     doing_nothing = test.logits(test.load())
     assert after.nll < oracle.calibration(oracle.softmax(doing_nothing), labels[1::2], 20)["nll"]
+    if method in {"temperature", "vector"}:
+        logits = torch.from_numpy(np.log(rounded(20, 2.5, classes)[0]))
+        targets = torch.from_numpy(labels)
+        exact = SCALINGS[method].fit(logits[0::2], targets[0::2])(logits[1::2]).numpy()
+        assert after.ece < oracle.calibration(oracle.softmax(exact), labels[1::2], 20)["ece"] + 0.02
 
 
-@pytest.mark.parametrize(("decimals", "sharpness"), [(2, 0.4), (2, 1.0), (2, 2.5), (1, 1.5), (3, 1.5)])
+@pytest.mark.parametrize(("decimals", "sharpness"), [(2, 0.4), (2, 2.5), (1, 1.5), (3, 1.5)])
 def test_the_advice_for_rounded_probabilities_holds_on_new_examples(decimals: int, sharpness: float) -> None:
     (probs, labels), (new, new_labels) = (rounded(decimals, sharpness, seed=seed) for seed in (0, 1))
-    logits, fresh = (torch.from_numpy(as_logits(some, "probs", share_of_zeros(some))) for some in (probs, new))
+    logits, fresh = (torch.from_numpy(fitted_logits(some, "probs")) for some in (probs, new))
     gain = cross_fitted_gain(logits, torch.from_numpy(labels))
     assert gain is not None
-    if not gain.helps:
-        assert sharpness == 1.0
-        return
+    assert gain.helps
     scaled = SCALINGS[gain.method].fit(logits, torch.from_numpy(labels))(fresh).numpy()
     before = oracle.calibration(new / new.sum(1, keepdims=True), new_labels, 20)
     after = oracle.calibration(oracle.softmax(scaled), new_labels, 20)

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 import oracle
 from singleshot.cli.main import main
 from singleshot.evaluation.evaluation import Evaluation, evaluate_batches
+from singleshot.evaluation.label_check import LabelCheck
 from singleshot.evaluation.verdict import verdict
+from singleshot.metrics.examples import ScoredBatch
 
 Array = NDArray[Any]
 
@@ -44,21 +47,80 @@ def evaluated(logits: Array, labels: Array, **options: Any) -> Evaluation:
             "another order of the classes",
             "class 2 ",
         ),
-        (5, lambda y: np.where(y == 0, 1, 0), "the labels do not fit the predictions", ""),
     ],
 )
 def test_wrong_labels_are_named_first(classes: int, change: Any, finding: str, advice: str) -> None:
     logits, labels = sure(classes)
     found = evaluated(logits, change(labels))
-    if finding == "the labels do not fit the predictions":  # unrelated, and rarer than by chance
-        found = evaluated(logits, (logits.argmax(1) + np.random.default_rng(1).integers(1, 5, len(labels))) % 5)
     assert found.label_fault is not None
+    assert found.label_fault.is_certain
     assert finding in found.label_fault.finding
     assert advice in found.label_fault.advice
     assert (found.to_dict()["label_fault"]["finding"]) == found.label_fault.finding
     judged = verdict(found)
     assert judged.badge == "Check the labels"
     assert judged.finding == found.label_fault.finding
+
+
+def test_labels_that_no_order_explains_are_only_doubted() -> None:
+    """As in a set of adversarial examples, where no prediction is right."""
+    for classes in (5, 200):
+        logits, _ = sure(classes, 10_000)
+        others = np.random.default_rng(1).integers(1, classes, len(logits))
+        found = evaluated(logits, (logits.argmax(1) + others) % classes)
+        assert found.label_fault is not None
+        assert not found.label_fault.is_certain
+        assert "may not fit the predictions" in found.label_fault.finding
+        judged = verdict(found)
+        assert judged.badge == "Miscalibrated"
+        assert judged.finding.startswith("overconfident by ")
+        assert judged.label_advice is None
+        assert "may not fit the predictions" in " ".join(judged.sentences)
+
+
+def of_pairs(*pairs: tuple[int, int, int]) -> Evaluation:
+    """Evaluate so many examples of each predicted class and label, of two classes."""
+    predicted, labels, counts = np.array(pairs).T
+    predicted, labels = np.repeat(predicted, counts), np.repeat(labels, counts)
+    return evaluated(np.eye(2)[predicted], labels)
+
+
+def test_useless_models_of_two_classes_are_no_fault_of_the_labels() -> None:
+    rare = of_pairs((1, 1, 20), (1, 0, 380), (0, 1, 380), (0, 0, 1220))  # anti-correlated, but exchanging is worse
+    assert rare.label_fault is None
+    assert verdict(rare).finding.startswith("overconfident by 11.1 points")
+    slight = of_pairs((1, 1, 248_500), (1, 0, 251_500), (0, 1, 251_500), (0, 0, 248_500))  # 49.7 % right
+    assert slight.label_fault is None
+    weak = of_pairs((1, 1, 300), (1, 0, 700), (0, 1, 700), (0, 0, 300))  # exchanged, 70 % would be right
+    assert weak.label_fault is not None
+    assert not weak.label_fault.is_certain
+    assert weak.label_fault.advice == "Check the order of the two classes."
+    imbalanced = of_pairs((0, 0, 20), (0, 1, 180), (1, 0, 1780), (1, 1, 20))
+    assert imbalanced.label_fault is not None
+    assert not imbalanced.label_fault.is_certain  # always to predict class 0 would be right as often
+
+
+def test_batches_without_examples_and_of_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, labels = sure(10)
+    expected = evaluated(logits, (labels + 1) % 10).label_fault
+    monkeypatch.setattr("singleshot.metrics.examples.CHUNK_ELEMENTS", 70)
+    batches: list[dict[str, Any]] = [
+        {"logits": logits[:2], "labels": np.array([-100, -100]), "ignore_index": -100},
+        {"logits": logits, "labels": (labels + 1) % 10},
+    ]
+    assert evaluate_batches(batches, replicates=0).label_fault == expected
+    check = LabelCheck()
+    sizes: list[int] = []
+    of_batch = ScoredBatch.predicted
+
+    def predicted(self: ScoredBatch, rows: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(rows))
+        return of_batch(self, rows)
+
+    monkeypatch.setattr(ScoredBatch, "predicted", predicted)
+    check.add(ScoredBatch.of(logits=logits, labels=(labels + 1) % 10))
+    assert max(sizes) <= 7  # rows that are copied at once
+    assert LabelCheck().fault(None, lambda: None) is None
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10, 200])
@@ -95,8 +157,8 @@ def test_evaluate_and_report_say_it_first(tmp_path: Path, capsys: pytest.Capture
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("Check the labels: they look swapped: only ")
     assert "\n".join(lines).count("look swapped") == 1
-    assert lines[-1] == "No verdict: check the labels first."
     assert "--positive LABEL" in " ".join(lines[1:4])
+    assert sum("swapped" in line or "--positive" in line for line in lines) == 2  # the finding and the advice, once
     main(["evaluate", path, "--replicates", "0", "--json"])
     content = json.loads(capsys.readouterr().out)
     assert content["label_fault"]["finding"].startswith("the labels look swapped")
@@ -117,7 +179,7 @@ def test_named_labels_are_shifted_by_a_class_and_have_no_index(
     logits, labels = sure(10)
     names = np.array(list("abcdefghij"))
     wrong = logits.argmax(1) + np.random.default_rng(1).integers(1, 10, len(labels))
-    for given, finding in (labels + 1, "look shifted by one class"), (wrong, "do not fit"):
+    for given, finding in (labels + 1, "look shifted by one class"), (wrong, "may not fit"):
         np.savez(tmp_path / "a.npz", logits=logits, labels=names[given % 10], class_names=names)
         main(["evaluate", str(tmp_path / "a.npz"), "--replicates", "0", "--json"])
         fault = json.loads(capsys.readouterr().out)["label_fault"]

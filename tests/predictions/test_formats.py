@@ -21,6 +21,7 @@ from predictions.files import WRITERS, csv_text, metadata, predictions
 from singleshot.evaluation.calibrating import rescale
 from singleshot.evaluation.evaluation import evaluate_file
 from singleshot.predictions import read_predictions, write_predictions
+from singleshot.predictions.validation import fitted_logits
 
 
 @pytest.mark.parametrize("name", list(WRITERS))
@@ -163,9 +164,24 @@ def test_softmax_of_converted_probabilities(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", probs=probs, labels=np.array([0, 1]))
     found = read_predictions(tmp_path / "a.npz")
     logits = torch.from_numpy(found.logits(found.load()))
-    # The zeros of a row share half of the smallest positive probability.
-    expected = np.array([[0.99, 0.01, 0.0025, 0.0025], [0.5, 0.25, 0.25, 0.005]])
+    expected = np.array([[0.99, 0.01, 0.00025, 0.00025], [0.5, 0.25, 0.25, 0.0005]])  # the zeros of a row share 0.0005
     np.testing.assert_allclose(logits.exp().numpy(), expected, rtol=1e-3)
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 1e-9, 1e-4, 0.003, 0.01, 0.3, 1.0]), min_size=2, max_size=6).filter(any),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_a_probability_of_0_is_less_than_any_other_of_its_row(row: list[float], dtype: Any) -> None:
+    """It depends on its row alone, not on the other rows of the file."""
+    probs = np.array([row, [1.0] + [0.0] * (len(row) - 1)], dtype=dtype)
+    found = fitted_logits(probs, "probs")
+    for values, given_row in zip(np.exp(found.astype(np.float64)), probs, strict=True):
+        zero = given_row == 0
+        np.testing.assert_allclose(values[~zero], given_row[~zero], rtol=1e-5)
+        share = min(0.0005, given_row[~zero].min() / 2)
+        np.testing.assert_allclose(values[zero], share / max(1, zero.sum()), rtol=1e-5)
+    np.testing.assert_array_equal(found[:1], fitted_logits(probs[:1], "probs"))
 
 
 def test_predictions_are_written_in_chunks(tmp_path: Path) -> None:

@@ -96,8 +96,6 @@ def calibrate(  # noqa: PLR0917
     }
     if isinstance(scaling, TemperatureScaling):
         about["temperature"] = scaling.temperature
-    if math.isinf(before.nll):
-        about["zeros_share"] = predictions.zeros
     about["evaluated_on_fit_file"] = same is not None
     if fit_on is not None:
         about["fit_examples"] = checks[1][1].count
@@ -160,6 +158,7 @@ def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult,
     from singleshot.evaluation.evaluation import MIN_RESAMPLED
     from singleshot.evaluation.formatting import LABELS, amount, number
     from singleshot.evaluation.summary import average_gap
+    from singleshot.predictions.validation import ZEROS
 
     how = f"{about['method']} {about['temperature']:.4f}" if "temperature" in about else about["method"]
     size = f"{amount(after.count, 'example')}, {amount(classes, 'class', 'classes')}"
@@ -171,10 +170,10 @@ def _print_table(about: dict[str, Any], classes: int, before: CalibrationResult,
     if after.ece > before.ece and not after.nll <= before.nll:
         worse = "ECE" if math.isnan(after.nll) else "NLL and ECE"
         print(f"This calibration makes {worse} worse: do not use it for these predictions.")
-    if "zeros_share" in about:
+    if math.isinf(before.nll):
         print(
-            f"Probabilities of 0 have no logarithm: those of an example share {about['zeros_share']:.2g}, half of the "
-            "smallest other probability."
+            "Probabilities of 0 have no logarithm: those of an example share half of its smallest other probability, "
+            f"at most {ZEROS:g}."
         )
     if about.get("fit_examples", MIN_RESAMPLED) < MIN_RESAMPLED:
         print(f"Too few examples to fit on ({about['fit_examples']}); hundreds are needed.")

@@ -15,16 +15,15 @@ from singleshot.evaluation.verdict import verdict
 from singleshot.metrics.examples import ScoredBatch
 from singleshot.posthoc import SCALINGS, Scaling, TemperatureScaling
 from singleshot.predictions.names import Kind
-from singleshot.predictions.validation import as_logits, share_of_zeros
+from singleshot.predictions.validation import fitted_logits
 
 MAX_EXAMPLES, MAX_SCORES = 50_000, 2**22
 """Examples and scores kept for the estimate: with a temperature, it takes less than a second and 16 MB of logits."""
 MAX_FITTED = 2**19
-"""Scores that the other methods are fitted to: a few seconds."""
-OTHERS = ("vector", "isotonic", "histogram")
-"""Methods to try if a temperature does not help, in this order."""
-SOME = 0.2
-"""Share of the calibration error that a method must fix to be worth it."""
+"""Scores that a vector scaling is fitted to: a few seconds."""
+METHODS = ("temperature", "vector", "isotonic", "histogram")
+SOME, MORE = 0.2, 0.1
+"""Share of the calibration error that a method must fix to be worth it, and more than a temperature to replace one."""
 
 
 class ScoreSample:
@@ -61,8 +60,7 @@ class ScoreSample:
             return torch.empty(0, 0), torch.empty(0, dtype=torch.int64)
         scores = torch.cat(self._scores)
         values = (scores.float() if scores.dtype.itemsize == 2 else scores).numpy()
-        zeros = share_of_zeros(values) if self._kind == "probs" else 0.0
-        return torch.from_numpy(as_logits(values, self._kind, zeros)), torch.cat(self._labels)
+        return torch.from_numpy(fitted_logits(values, self._kind)), torch.cat(self._labels)
 
     @property
     def is_empty(self) -> bool:
@@ -97,26 +95,23 @@ def cross_fitted_gain(logits: Tensor, labels: Tensor, *, bins: int = 20) -> Gain
     """Calibrate each half of the examples by the fit of the other half.
 
     No example is judged with a calibration that it was fitted on, so the gain is what to expect from one that is fitted
-    on half as many held-out examples. It is that of the temperature or, if that does not help, of the first of `OTHERS`
-    that does. None if there are too few examples.
+    on half as many held-out examples. It is that of the best of `METHODS`. None if there are too few examples.
     """
     if len(labels) < 2 * MIN_RESAMPLED or not logits.isfinite().all():
         return None
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
-    logits, labels = logits[order], labels[order]
+    logits, labels = _shuffled(logits, labels)
 
-    def gain_of(method: str, size: int) -> Gain | None:
-        some, targets = logits[:size], labels[:size]
-        first, second = (_fit(method, some[start::2], targets[start::2]) for start in (0, 1))
+    def gain_of(method: str) -> Gain | None:
+        first, second = (_fit(method, logits[start::2], labels[start::2]) for start in (0, 1))
         if first is None or second is None:
             return None
-        scaled = torch.empty_like(some, dtype=torch.float64)
-        scaled[0::2], scaled[1::2] = second(some[0::2].double()), first(some[1::2].double())
+        scaled = torch.empty_like(logits, dtype=torch.float64)
+        scaled[0::2], scaled[1::2] = second(logits[0::2].double()), first(logits[1::2].double())
         how = "each half of these examples is calibrated by the fit of the other half"
-        whole = _fit(method, some, targets) if method == "temperature" else None
-        return _gain(some, scaled, targets, method=method, scaling=whole, how=how, bins=bins)
+        whole = _fit(method, logits, labels) if method == "temperature" else None
+        return _gain(logits, scaled, labels, method=method, scaling=whole, how=how, bins=bins)
 
-    return _first_that_helps(gain_of, logits)
+    return _best(gain_of)
 
 
 def held_out_gain(
@@ -125,34 +120,44 @@ def held_out_gain(
     """Calibrate the examples by the fit of held-out ones, with the methods of `cross_fitted_gain`."""
     if min(len(labels), len(held_out[1])) < MIN_RESAMPLED or not held_out[0].isfinite().all():
         return None
+    held_out = _shuffled(*held_out)
     how = f"fitted on {what} and judged on these examples"
 
-    def gain_of(method: str, size: int) -> Gain | None:
-        scaling = _fit(method, held_out[0][:size], held_out[1][:size])
+    def gain_of(method: str) -> Gain | None:
+        scaling = _fit(method, *held_out)
         if scaling is None:
             return None
         return _gain(logits, scaling(logits.double()), labels, method=method, scaling=scaling, how=how, bins=bins)
 
-    return _first_that_helps(gain_of, logits)
+    return _best(gain_of)
 
 
-def _first_that_helps(gain_of: Callable[[str, int], Gain | None], logits: Tensor) -> Gain | None:
-    """Return the gain of the first method that helps; if there is none, that of the temperature if it is finite."""
-    first = gain_of("temperature", len(logits))
-    if first is not None and first.helps:
-        return first
-    gains = [gain_of(method, max(2 * MIN_RESAMPLED, MAX_FITTED // logits.shape[1])) for method in OTHERS]
-    found = [gain for gain in (first, *gains) if gain is not None]
-    return next((gain for gain in found if gain.helps), found[0] if found else None)
+def _shuffled(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Shuffle the examples, which may be stored by class."""
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    return logits[order], labels[order]
+
+
+def _best(gain_of: Callable[[str], Gain | None]) -> Gain | None:
+    """Return the gain of the method that fixes most; if none helps, that of the first that could be fitted."""
+    first = gain_of("temperature")
+    if first is not None and first.helps and first.fixed > 1 - MORE:
+        return first  # no other can fix enough more
+    found = [gain for gain in (first, *map(gain_of, METHODS[1:])) if gain is not None]
+    best = max((gain for gain in found if gain.helps), key=lambda gain: gain.fixed, default=None)
+    if best is None:
+        return found[0] if found else None
+    return first if first is not None and first.helps and best.fixed < first.fixed + MORE else best
 
 
 def _fit(method: str, logits: Tensor, labels: Tensor) -> Scaling | None:
-    """Fit a method; None if there is no finite temperature."""
+    """Fit a method to shuffled examples, some of them if it is slow; None if there is no finite temperature."""
+    size = max(MIN_RESAMPLED, MAX_FITTED // logits.shape[1]) if method == "vector" else len(labels)
     with warnings.catch_warnings():
         # A temperature that is not finite, and classes without examples: the gain shows whether these matter.
         warnings.simplefilter("ignore", UserWarning)
         try:
-            return SCALINGS[method].fit(logits, labels)
+            return SCALINGS[method].fit(logits[:size], labels[:size])
         except ValueError:
             return None
 

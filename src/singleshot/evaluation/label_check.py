@@ -19,14 +19,16 @@ MIN_RIGHT, MIN_MORE = 0.5, 0.3
 """Another order of the classes counts if it makes at least this share right, and so much more than the given order and
 than chance."""
 LabelNames = Callable[[], Sequence[str] | None]
-DEVIATIONS = 5.0  # below the accuracy of unrelated predictions and labels
+FEWER, DEVIATIONS = 0.8, 5.0
+"""An accuracy of less than this share of that of unrelated labels, and so far below it, is a reason to doubt."""
 
 
 class LabelFault(NamedTuple):
-    """What is wrong with the labels, and what to do."""
+    """What is wrong with the labels, and what to do; not certain if no order of the classes explains the errors."""
 
     finding: str
     advice: str
+    is_certain: bool = True
 
     @property
     def headline(self) -> str:
@@ -44,12 +46,15 @@ class LabelCheck:
     def add(self, batch: ScoredBatch) -> None:
         """Add a batch."""
         self.count += len(batch)
+        for part in batch.chunks() if len(batch) else ():
+            self._add(part)
+
+    def _add(self, batch: ScoredBatch) -> None:
         if self._pairs is None:
             return
         predicted = batch.labels.clone()
         wrong = (~batch.correct).nonzero().squeeze(1)  # an argmax of all scores would take longer
-        if len(wrong):
-            predicted[wrong] = batch.predicted(wrong)
+        predicted[wrong] = batch.predicted(wrong)
         classes = max(batch.scores.shape[1], int(predicted.amax()) + 1, int(batch.labels.amax()) + 1)
         if classes > MAX_CLASSES:
             self._pairs = None
@@ -66,13 +71,14 @@ class LabelCheck:
 
         ``positive`` is the class of a single score. ``label_names`` returns the class names if the labels are names.
         """
-        if self._pairs is None:
+        if self._pairs is None or not self._pairs.any():
             return None
         pairs = self._pairs.double().numpy()
         total = pairs.sum()
         right = float(np.trace(pairs) / total)
         by_chance = float(pairs.sum(0) @ pairs.sum(1) / total**2)
-        is_below = right < by_chance - DEVIATIONS * math.sqrt(by_chance * (1 - by_chance) / total)
+        deviation = math.sqrt(by_chance * (1 - by_chance) / total)
+        is_below = right < min(FEWER * by_chance, by_chance - DEVIATIONS * deviation)
         if right >= 1 - MIN_MORE or not (is_below or right < MIN_RIGHT):
             return None
         order = _best_order(pairs)
@@ -105,16 +111,19 @@ def _described(
     right = round(right, 3)  # as shown, so that the shares of two classes add up
     only = f"only {share_text(right)} of the predictions are right"
     step = order - np.arange(len(order))
-    if len(order) == 2:
+    advice = (
+        f"Check that the labels are in the order of the rows{', and count classes from 0' if names is None else ''}."
+    )
+    if len(order) == 2 and order[0] == 1:
         advice = "Check the order of the two classes."
         if positive is not None:
             advice = f"If the scores are not those of {shown(positive)}, name the positive class: --positive LABEL."
+    if reordered is None:
+        finding = f"the labels may not fit the predictions: {only}; by chance, {share_text(by_chance)} would be"
+        return LabelFault(finding, advice, is_certain=False)
+    if len(order) == 2:
         exchanged = f"with the classes exchanged, {share_text(1 - right)} would be"
         return LabelFault(f"the labels look swapped: {only}; {exchanged}", advice)
-    if reordered is None:
-        finding = f"the labels do not fit the predictions: {only}; by chance, {share_text(by_chance)} would be"
-        count = ", and count classes from 0" if names is None else ""
-        return LabelFault(finding, f"Check that the labels are in the order of the rows{count}.")
     would = f"{share_text(reordered)} would be"
     finding = f"the labels look like those of another order of the classes: {only}; in that order, {would}"
     for shift, words, what in ((1, "counted from 1", "subtract 1"), (-1, "one too small", "add 1")):

@@ -18,8 +18,12 @@ def evaluation_lines(evaluation: Evaluation, accuracy: float | None = None) -> l
     """The metrics with their intervals, the verdict, and the threshold for an accuracy if one is given."""
     metrics, intervals = evaluation.metrics(), evaluation.intervals
     lines = [printable(f"{evaluation.name}: {evaluation.about}")]
-    if evaluation.label_fault is not None:
-        lines += wrap(f"{evaluation.label_fault.headline} {evaluation.label_fault.advice}", WIDTH)
+    fault = evaluation.label_fault
+    judged = [average_gap(evaluation.result)] if evaluation.examples is None else verdict(evaluation).lines()
+    if fault is not None and evaluation.examples is None:
+        judged = [*wrap(f"{fault.headline} {fault.advice}", WIDTH), *judged]
+    is_first = fault is not None and fault.is_certain  # nothing below it is worth reading
+    lines += judged if is_first else []
     if intervals:
         lines.append(f"  {'':<16} {'':8}   95 % interval")
     for name in (name for name in LABELS if name in metrics):
@@ -28,10 +32,7 @@ def evaluation_lines(evaluation: Evaluation, accuracy: float | None = None) -> l
             line += f"   {number(intervals[name].low, 0)} – {number(intervals[name].high, 0)}"
         lines.append(line)
     lines += evaluation.notes()
-    if evaluation.label_fault is not None:
-        lines.append("No verdict: check the labels first.")
-    else:
-        lines += [average_gap(evaluation.result)] if evaluation.examples is None else verdict(evaluation).lines()
+    lines += [] if is_first else judged
     if accuracy is not None:
         message = evaluation.threshold(accuracy).message
         lines.append(f"{message[0].upper()}{message[1:]}.")

@@ -106,9 +106,11 @@ def verdict(evaluation: Evaluation) -> Verdict:
     details = [_claim_sentence(everything, "mean" in beyond_chance)]
     if high is not None and high.count < everything.count:
         details.append(_claim_sentence(high, "high" in beyond_chance))
-    if evaluation.label_fault is not None:
-        finding, advice = evaluation.label_fault
-        return Verdict("bad", finding, [advice, *details], p_value, label_advice=advice)
+    fault = evaluation.label_fault
+    if fault is not None and fault.is_certain:
+        return Verdict("bad", fault.finding, [fault.advice, *details], p_value, label_advice=fault.advice)
+    if fault is not None:
+        details.append(f"{fault.finding[0].upper()}{fault.finding[1:]}. {fault.advice}")
     if not beyond_chance:
         return _no_miscalibration(examples, everything, error, details, p_value)
     finding, level = worst_finding(everything, high, error, beyond_chance)

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +27,11 @@ from singleshot.predictions.validation import (
     ScoreFaults,
     as_logits,
     check_values,
+    fitted_logits,
     label_texts,
     native,
     parse_integer,
     score_tensor,
-    share_of_zeros,
 )
 
 CHUNK_SCORES = 2**19  # scores in a chunk by default: 2 MB of float32 fit into a core's cache
@@ -225,14 +224,9 @@ class Predictions:
         found = None if predicted[0] is None else np.concatenate(predicted)
         return Chunk(np.concatenate(scores), np.concatenate(labels), found)
 
-    @cached_property
-    def zeros(self) -> float:
-        """What the probabilities of 0 in a row have together as logits, found in the first chunk; 0 for logits."""
-        return share_of_zeros(next(self.chunks()).scores) if self.kind == "probs" else 0.0
-
     def logits(self, chunk: Chunk) -> NDArray[Any]:
-        """Return the scores of a chunk as logits; probabilities become their logarithms, see `share_of_zeros`."""
-        return as_logits(chunk.scores, self.kind, self.zeros)
+        """Return the scores of a chunk as logits for a calibration, see `fitted_logits`."""
+        return fitted_logits(chunk.scores, self.kind)
 
     def _labelled_blocks(
         self, read_blocks: BlockReader, row_scores: int, rows: int | None

@@ -14,13 +14,11 @@ from singleshot.common.text import printable
 from singleshot.predictions.arrays import BLOCK_BYTES, MAX_LABEL_LENGTH
 from singleshot.predictions.file import Block, Predictions
 from singleshot.predictions.names import ARRAY_KINDS, Kind, plain
-from singleshot.predictions.parquet_footer import values_in_row_groups
 from singleshot.predictions.selection import Layout, Selection, check_unique, find_array, find_columns, find_labels
 
 Opened = Callable[[Path], AbstractContextManager[Any]]
 
 MAX_ROW_BYTES = 2**26
-MAX_UNEVEN_VALUES = 2**24  # scores of a row group that are read to find the row that has too many
 
 
 def open_parquet(path: Path, selection: Selection) -> Predictions:
@@ -166,29 +164,12 @@ def _list_length(path: Path, file: Any, name: str) -> int:
     """Return the number of scores in the first row; every other row must have as many."""
     from pyarrow import compute
 
-    if not isinstance(file, _Feather) and (length := _length_of_many(path, file, name)) is not None:
-        return length
     batches = file.iter_batches(batch_size=1, columns=[name], use_threads=False)
     lengths = (compute.list_value_length(batch.column(0))[0].as_py() for batch in batches if len(batch))
     first: int | None = next(lengths, None)
     if not first:
         raise ValueError(f"{path}: row 0 of column {name!r} is empty")
     return first
-
-
-def _length_of_many(path: Path, file: Any, name: str) -> int | None:
-    """Return the length of lists by the footer if there are many scores: a few bytes can expand to any number."""
-    values = values_in_row_groups(path, name)
-    rows = [file.metadata.row_group(group).num_rows for group in range(len(values))]
-    if max(values, default=0) <= MAX_UNEVEN_VALUES:
-        return None
-    lengths = {count / number for count, number in zip(values, rows, strict=True) if number}
-    if len(lengths) > 1 or not max(lengths).is_integer():
-        raise ValueError(
-            f"{path}: the rows of column {name!r} have different numbers of scores: {sum(values):,} in {sum(rows):,} "
-            "rows"
-        )
-    return int(max(lengths))
 
 
 def _from_lists(path: Path, column: Any, classes: int, first: int) -> NDArray[Any]:

@@ -26,6 +26,9 @@ INTEGER = re.compile(r"([+-]?[0-9]{1,18})(\.0*)?")
 EXPONENT = re.compile(r"[+-]?[0-9]\.[0-9]{18}e\+[0-9]{2}")
 """A number as numpy.savetxt writes it by default."""
 
+ZEROS = 0.0005
+"""What the probabilities of 0 of an example have together, at most, for a calibration."""
+
 
 def valid_rows(values: Tensor, kind: Kind) -> Tensor:
     """Return a mask of the valid rows of scores (n, C)."""
@@ -132,11 +135,8 @@ def native(scores: NDArray[Any]) -> NDArray[Any]:
     return scores.astype(scores.dtype.newbyteorder("="), copy=False)
 
 
-def as_logits(scores: NDArray[Any], kind: Kind, zeros: float = 0.0) -> NDArray[Any]:
-    """Return finite logits: probability 0, or a logit of −∞, becomes the smallest normal float32.
-
-    With ``zeros``, see `share_of_zeros`, the probabilities of 0 in a row share this much instead.
-    """
+def as_logits(scores: NDArray[Any], kind: Kind) -> NDArray[Any]:
+    """Return finite logits: probability 0, or a logit of −∞, becomes the smallest normal float32."""
     tiny = np.finfo(np.float32).tiny
     if kind == "logits":
         masked = np.isneginf(scores)
@@ -145,24 +145,25 @@ def as_logits(scores: NDArray[Any], kind: Kind, zeros: float = 0.0) -> NDArray[A
         lowest = scores.max(-1, keepdims=True) + np.log(tiny)
         return np.asarray(np.where(masked, lowest, scores).astype(scores.dtype))
     wide = scores.astype(np.float32) if scores.dtype == np.float16 else scores
-    is_zero = wide == 0
-    if zeros and is_zero.any():
-        each = zeros / np.maximum(is_zero.sum(-1, keepdims=True), 1)
-        wide = np.where(is_zero, each, wide).astype(wide.dtype)
     logits: NDArray[Any] = np.log(np.maximum(wide, tiny))
     return logits
 
 
-def share_of_zeros(probs: NDArray[Any]) -> float:
-    """Return what the probabilities of 0 in a row probably have together: half of the smallest positive one.
+def fitted_logits(scores: NDArray[Any], kind: Kind) -> NDArray[Any]:
+    """Return finite logits for a calibration: those of probability 0 share half of the smallest other one of their row.
 
-    Rounded to two decimals, a probability of 0 is any below 0.005, and one of 1e-38 would dominate every fit. At most
-    0.05, for probabilities that are all 0 or 1.
+    Rounded to two decimals, a probability of 0 is any below 0.005, and one of 1e-38 would dominate every fit. The
+    zeros of a row have at most `ZEROS` together.
 
-    >>> share_of_zeros(np.array([[0.99, 0.01, 0.0], [0.33, 0.33, 0.34]]))
-    0.005
+    >>> np.exp(fitted_logits(np.array([[0.9996, 0.0004, 0.0], [1.0, 0.0, 0.0]]), "probs")).round(5).tolist()
+    [[0.9996, 0.0004, 0.0002], [1.0, 0.00025, 0.00025]]
     """
-    return min(float(np.min(probs, where=probs > 0, initial=0.1)), 0.1) / 2
+    is_zero = scores == 0
+    if kind == "probs" and is_zero.any():
+        wide = scores.astype(np.promote_types(scores.dtype, np.float32))
+        share = np.min(wide, axis=-1, keepdims=True, where=~is_zero, initial=2 * ZEROS) / 2
+        scores = np.where(is_zero, share / np.maximum(is_zero.sum(-1, keepdims=True), 1).astype(wide.dtype), wide)
+    return as_logits(scores, kind)
 
 
 def label_texts(labels: NDArray[Any]) -> list[str]:

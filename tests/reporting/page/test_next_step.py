@@ -31,8 +31,8 @@ def test_only_scores_that_are_off_need_a_fix(level: Level) -> None:
     [
         (0.8, "temperature", "One temperature fixes most of this:"),
         (0.3, "temperature", "One temperature fixes a part of this:"),
-        (0.8, "isotonic", "One temperature does not fix this, but isotonic regression fixes most of it:"),
-        (0.3, "vector", "One temperature does not fix this, but vector scaling fixes a part of it:"),
+        (0.8, "isotonic", "One temperature fixes too little of this, but isotonic regression fixes most of it:"),
+        (0.3, "vector", "One temperature fixes too little of this, but vector scaling fixes a part of it:"),
     ],
 )
 def test_the_method_that_helps_is_advised(fixed: float, method: str, action: str) -> None:
@@ -47,7 +47,8 @@ def test_the_method_that_helps_is_advised(fixed: float, method: str, action: str
 @pytest.mark.parametrize(("fixed", "nll"), [(0.1, 0.9), (-0.5, 0.9), (0.8, 1.1)])
 def test_nothing_that_does_not_help_is_advised(fixed: float, nll: float) -> None:
     step = next_step(Verdict("bad", "found"), gain(fixed, nll=nll), FIX)
-    assert step["action"].startswith("No method of singleshot calibrate improves these scores")
+    assert step["action"].startswith("None of temperature, vector, isotonic and histogram helped on ")
+    assert "examples that it was not fitted on" in step["action"]
     assert step["commands"] == []
     assert step["gain"]["fixed"] == fixed
 

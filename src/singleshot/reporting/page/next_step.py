@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from singleshot.evaluation.gain import Gain
+from singleshot.evaluation.gain import METHODS, Gain
 from singleshot.evaluation.verdict import Level, Verdict
 
 TRUST: dict[Level, str] = {
@@ -99,13 +99,15 @@ def next_step(
         return {**step, "action": "To act only on sure predictions, choose a threshold below."}
     shown_gain = None if gain is None else gain.to_dict()
     if gain is not None and not gain.helps:
-        action = "No method of singleshot calibrate improves these scores on examples that it was not fitted on."
+        *methods, last = METHODS
+        tried = f"None of {', '.join(methods)} and {last}"
+        action = f"{tried} helped on {gain.count:,} examples that it was not fitted on."
         return {**step, "action": action, "gain": shown_gain}
     action = "Calibrate them on held-out predictions:"
     if gain is not None:
         method, part = gain.method, "most" if gain.fixed >= MOST else "a part"
         action = f"One temperature fixes {part} of this:"
         if method != "temperature":
-            action = f"One temperature does not fix this, but {SCALING_NAMES[method]} fixes {part} of it:"
+            action = f"One temperature fixes too little of this, but {SCALING_NAMES[method]} fixes {part} of it:"
     commands, needs = fix(method)
     return {**step, "action": action, "commands": commands, "needs": needs, "gain": shown_gain}
