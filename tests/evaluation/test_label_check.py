@@ -108,11 +108,15 @@ def test_batches_without_examples_and_of_many_chunks(monkeypatch: pytest.MonkeyP
         {"logits": logits, "labels": (labels + 1) % 10},
     ]
     assert evaluate_batches(batches, replicates=0).label_fault == expected
-    check = LabelCheck()
-    sizes = []
+    sizes: list[int] = []
     of_batch = ScoredBatch.predicted
-    monkeypatch.setattr(ScoredBatch, "predicted", lambda self, rows: sizes.append(len(rows)) or of_batch(self, rows))
-    check.add(ScoredBatch.of(logits=logits, labels=(labels + 1) % 10))
+
+    def predicted(self: ScoredBatch, rows: Any) -> Any:
+        sizes.append(len(rows))
+        return of_batch(self, rows)
+
+    monkeypatch.setattr(ScoredBatch, "predicted", predicted)
+    LabelCheck().add(ScoredBatch.of(logits=logits, labels=(labels + 1) % 10))
     assert max(sizes) <= 7  # rows that are copied at once
     assert LabelCheck().fault() is None
 
