@@ -204,7 +204,7 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
         write_predictions(tmp_path / "a.npz", [(logits, labels), (logits, labels[1:])])
     with pytest.raises(ValueError, match="no predictions to write"):
         write_predictions(tmp_path / "a.npz", [])
-    with pytest.raises(ValueError, match=r"must end in \.npz"):
-        write_predictions(tmp_path / "a.csv", [(logits, labels)])
+    with pytest.raises(ValueError, match=r"must end in \.npz or \.csv"):
+        write_predictions(tmp_path / "a.txt", [(logits, labels)])
     assert (tmp_path / "a.npz").read_bytes() == b"old"
     assert len(list(tmp_path.iterdir())) == 1
