@@ -99,6 +99,7 @@ def test_damage_is_reported(tmp_path: Path) -> None:
         (remove("wnids.txt"), "dataset tiny_imagenet not found in .*tiny-imagenet-200.* data fetch"),
         (append("wnids.txt", "n01\n"), "has 3 different classes in 4 lines"),
         (append("wnids.txt", "../n04\n"), r"wnids.txt contains '../n04'"),
+        (append("wnids.txt", 40 * "n00000001" + "\n"), r"wnids.txt contains 'n00000001n.*…, expected names"),
         (append("wnids.txt", "n04\n"), r"no images in .*train/n04"),
         (remove("train/n02/images/*"), "no images in .*train/n02"),
         (remove("val/images/*"), "no images in .*val/images"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from singleshot.common.text import shown
 from singleshot.data.formats.folder import images_below
 from singleshot.data.image_source import ImageSource, LabelledFile, image_file_source
 
+MAX_NAME = 60  # characters of up to four bytes, of 255 that file systems allow
 _DAMAGED = "the dataset is damaged or incomplete, download it again with: singleshot data fetch tiny_imagenet"
 
 
@@ -21,8 +23,8 @@ def tiny_imagenet_source(folder: Path) -> ImageSource:
             "at least two are needed, without duplicates"
         )
     for wnid in wnids:
-        if not wnid.isalnum():  # it becomes a folder's name
-            raise ValueError(f"{lists[0]} contains {wnid!r}, expected names such as n01443537; {_DAMAGED}")
+        if not wnid.isalnum() or len(wnid) > MAX_NAME:  # it becomes a folder's name
+            raise ValueError(f"{lists[0]} contains {shown(repr(wnid))}, expected names such as n01443537; {_DAMAGED}")
     train = [(path, label) for label, wnid in enumerate(wnids) for path in _images(folder / "train" / wnid)]
     return image_file_source(
         "tiny_imagenet",
