@@ -103,7 +103,7 @@ def wanted(title: str) -> dict[str, Any]:  # noqa: PLR0911
         return {**PLAIN, "loss": "ci", "beta": float(found[1])}
     if found := re.fullmatch(r"[Ll]abel smoothing, ε = (.*)", title):
         return {**PLAIN, "loss": "label_smoothing", "label_smoothing": float(found[1])}
-    if (found := re.fullmatch(r"VWCI, (.*?)(, k = 1|, one gradient pass)?", title)) and found[1] in MEASURES:
+    if (found := re.fullmatch(r"VWCI, (.*?)(, k = 1|, gradients through one pass)?", title)) and found[1] in MEASURES:
         return vwci(MEASURES[found[1]], **(one if found[2] else {}))
     fixed: dict[str, dict[str, Any]] = {
         "Cross-entropy, T = 5": {**PLAIN, "loss": "cross_entropy", "samples": 5},
@@ -122,7 +122,8 @@ def wanted(title: str) -> dict[str, Any]:  # noqa: PLR0911
     names = {
         "cross-entropy, T = 5": "Cross-entropy, T = 5",
         "focal, γ = 3": "Focal, γ = 3",
-        "VWCI, 1 − BC": "VWCI",
+        "VWCI, default measure": "VWCI",
+        "self-tuned label smoothing, 10 % held out, then trained on": "Self-tuned smoothing",
         "self-tuned VWCI, 10 % held out, then trained on": "Self-tuned VWCI",
     }
     return fixed[names.get(title, title)]

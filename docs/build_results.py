@@ -55,9 +55,10 @@ AGAINST = {
 HEADLINE = {
     "baseline": "cross-entropy (baseline)",
     "smoothing_0.1": "label smoothing, ε = 0.1",
-    "vwci": "VWCI, 1 − BC",
-    "vwci_total_variation_one_gradient": "VWCI, total variation, one gradient pass",
+    "vwci": "VWCI, default measure",
+    "vwci_total_variation_one_gradient": "VWCI, total variation, gradients through one pass",
     "auto_vwci": "self-tuned VWCI, 10 % held out, then trained on",
+    "auto_smoothing": "self-tuned label smoothing, 10 % held out, then trained on",
     "ts_case2": "temperature scaling, 10 % held out",
 }
 """Rows of the README's table."""
