@@ -42,7 +42,7 @@ def test_calibrate_fits_on_one_file_and_fixes_another(place: Path, capsys: pytes
     shown = capsys.readouterr().out
     assert re.match(r"test\.npz: 1,500 examples, 4 classes; temperature \d\.\d{4}, from s\.json\n", shown)
     assert "Before: Overconfident by" in shown
-    assert shown.endswith("Predictions: again.npz\n")
+    assert shown.endswith("Predictions: again.npz, in the order of the rows, without other columns\n")
     np.testing.assert_array_equal(read_predictions("again.npz").load().scores, fixed.load().scores)
 
 

@@ -115,9 +115,10 @@ def calibrate(  # noqa: PLR0917
 def _print_written(output: Path | None, save_scaling: Path | None) -> None:
     if output is None and save_scaling is None:
         print("Nothing was written: set -o FILE to write the calibrated predictions.")
-    for what, written in (("Predictions", output), ("Calibration", save_scaling)):
-        if written is not None:
-            print(f"{what}: {printable(str(written))}")
+    if output is not None:
+        print(f"Predictions: {printable(str(output))}, in the order of the rows, without other columns")
+    if save_scaling is not None:
+        print(f"Calibration: {printable(str(save_scaling))}")
 
 
 def _check_output(flag: str, path: Path | None, endings: tuple[str, ...], inputs: list[Path]) -> None:

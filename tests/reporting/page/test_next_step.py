@@ -83,3 +83,8 @@ def test_the_commands_of_a_run() -> None:
 def test_without_the_scores_of_all_classes_no_temperature_is_advised() -> None:
     (command,) = next_step(Verdict("bad", "found"), None, FIX, method="isotonic")["commands"]
     assert "--method isotonic" in command
+
+
+def test_the_command_for_a_csv_file_writes_one() -> None:
+    (command,) = fix_of_file(Path("a.csv"), {}, "temperature").commands
+    assert command == "singleshot calibrate a.csv --fit-on held-out.csv -o calibrated.csv"

@@ -50,8 +50,9 @@ class Fix(NamedTuple):
 def fix_of_file(path: Path, options: Mapping[str, Any], method: str) -> Fix:
     """Calibrate a file of predictions."""
     labels = ["--fit-labels", "held-out-labels.npy"] if str(options.get("labels") or "").endswith(".npy") else []
-    given = ("--fit-on", "held-out.npz", *labels, "-o", "calibrated.npz")
-    needs = "Here held-out.npz has predictions for labelled examples that are not in this file."
+    ending = ".csv" if path.suffix.lower() == ".csv" else ".npz"
+    given = ("--fit-on", f"held-out{ending}", *labels, "-o", f"calibrated{ending}")
+    needs = f"Here held-out{ending} has predictions for labelled examples that are not in this file."
     return Fix([command_line("calibrate", path, *given, method=method, **options)], needs)
 
 
