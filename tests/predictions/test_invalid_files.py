@@ -260,3 +260,10 @@ def test_invalid_json_lines(tmp_path: Path) -> None:
     assert "is damaged or not a feather file" in refusal(tmp_path / "a.feather")
     (tmp_path / "a.csv.zst").write_bytes(b"not compressed")
     assert "damaged" in refusal(tmp_path / "a.csv.zst")
+
+
+def test_control_characters_of_headings_are_escaped(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("label,logit_a,logit_\x1fb\n0,,x\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"the cell is empty; columns without numbers: logit_a, logit_\\x1fb") as found:
+        read_predictions(tmp_path / "a.csv").load()
+    assert str(found.value).isprintable()

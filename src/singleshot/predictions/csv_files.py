@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from singleshot.common.text import listed
 from singleshot.predictions.arrays import MAX_LABEL_LENGTH
 from singleshot.predictions.file import Block, Predictions
 from singleshot.predictions.selection import Layout, Selection, check_unique, find_columns
@@ -181,7 +182,7 @@ def _parse_scores(
     line, heading, cell = faults[0]
     found = f"{cell[:50]!r} is not a number" if cell.strip() else "the cell is empty"
     others = list(dict.fromkeys(heading for _, heading, _ in faults))
-    also = f"; columns without numbers: {', '.join(others[:10])}" if len(others) > 1 else ""
+    also = f"; columns without numbers: {listed(others)}" if len(others) > 1 else ""
     raise ValueError(f"{path}, line {line}, column {heading!r}: {found}{also}")
 
 
