@@ -61,7 +61,7 @@ every_format = pytest.mark.parametrize("write", WRITERS.values(), ids=list(WRITE
 
 
 def changed(passes: NDArray[Any], values: list[float]) -> NDArray[Any]:
-    other = passes.copy()
+    other: NDArray[Any] = passes.copy()
     other[2, 17] = values
     return other
 

@@ -9,13 +9,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from singleshot.metrics import Calibration, VarianceHistogram
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from singleshot.training.display import Callback
 
 FORMAT = "singleshot.result/1"

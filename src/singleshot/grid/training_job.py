@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,9 @@ from singleshot.training.recipe_file import checked_values
 from singleshot.training.run import Run
 from singleshot.training.schedule import load_images, trained_and_held_out
 from singleshot.training.trainer import train
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MEASURED_PASSES = 5
 """Number of stochastic passes over the test images, as in the paper."""

@@ -189,7 +189,8 @@ def fixed_point_bandwidth(residual: Array, total: float) -> float:
 
 def coarse_kernel(bandwidth: float) -> Array:
     """Return the smoothing kernel from the grid to every fourth of its points, (GRID, GRID / 4)."""
-    return smoothed(np.eye(GRID)[2::4], bandwidth).T
+    kernel: Array = smoothed(np.eye(GRID)[2::4], bandwidth).T
+    return kernel
 
 
 def debiased_smooth_error(cells: BinSums, where: NDArray[np.int64], kernel: Array) -> Array:

@@ -69,4 +69,5 @@ def read_idx(path: Path, item_shape: tuple[int, ...]) -> Pixels:
     if len(content) != size:
         comparison = "shorter" if len(content) < size else "longer"
         raise ValueError(f"{path} is {comparison} than the {size:,} bytes in its header; {_DAMAGED}")
-    return np.frombuffer(content, np.uint8).reshape(items, *item_shape)
+    array: Pixels = np.frombuffer(content, np.uint8).reshape(items, *item_shape)
+    return array
