@@ -164,6 +164,14 @@ def test_a_small_gap_is_judged_by_the_error_rate() -> None:
     assert verdict_on_constant(0.99, 0.97, 20_000).level == "fair"  # three times rarer: the error is on the safe side
 
 
+def test_a_deviation_beyond_chance_has_no_interval_around_zero() -> None:
+    for wrong in range(5, 40):
+        found = verdict_on_constant(1 - wrong / 83, 0.95, 83)
+        for size, margin in re.findall(r"by ([0-9.]+) ± ([0-9.]+) points", found.finding):
+            assert float(size) > float(margin), found.headline
+    assert "overconfident by 7 points (95 % interval 1.6 to 15.7)" in verdict_on_constant(73 / 83, 0.95, 83).headline
+
+
 def test_over_and_underconfident() -> None:
     found = verdict_on_logits(3, 4000)
     assert found.finding.startswith("overconfident by 2")

@@ -84,10 +84,11 @@ def test_bash_completes_commands_and_choices(tmp_path: Path) -> None:
         """
         found = subprocess.run(["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert completion in found.stdout.split(), words
-    unknown = singleshot("--tyro-print-completion", "powershell", cwd=tmp_path)
-    assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert "powershell" in unknown.stderr
-    assert "Traceback" not in unknown.stderr
+    for shell, named in [("powershell", "powershell"), ("tcsh", "shtab")]:  # tyro's tcsh needs a package of its own
+        unknown = singleshot("--tyro-print-completion", shell, cwd=tmp_path)
+        assert (unknown.returncode, unknown.stdout) == (2, ""), shell
+        assert named in unknown.stderr
+        assert "Traceback" not in unknown.stderr
 
 
 def test_mistakes_are_one_message_and_exit_code_2(

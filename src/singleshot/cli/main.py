@@ -82,10 +82,10 @@ def main(args: Sequence[str] | None = None) -> None:
             )
     except (ValueError, TypeError) as error:
         _exit(2, str(error))
-    except AssertionError as error:
+    except (AssertionError, ImportError) as error:
         if "completion" not in args[0]:
             raise
-        _exit(2, str(error))  # tyro's check of the shell
+        _exit(2, str(error))  # tyro's check of the shell, and of the package that it needs for tcsh
     except BrokenPipeError:  # the reader of the output has closed it
         sys.stdout = None
         sys.exit(1)

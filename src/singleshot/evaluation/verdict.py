@@ -169,8 +169,14 @@ def _rank(level: Level) -> int:
 
 
 def _gap_words(claim: Claim) -> str:
+    """The direction and the size of a gap that is beyond chance; a margin of error that contains 0 would deny that."""
     direction = "overconfident" if claim.gap > 0 else "underconfident"
-    return f"{direction} by {points(abs(claim.gap), claim.digits, claim.margin)}"
+    if claim.margin < abs(claim.gap):
+        return f"{direction} by {points(abs(claim.gap), claim.digits, claim.margin)}"
+    size = f"{direction} by {points(abs(claim.gap), claim.digits)}"
+    bounds = (claim.claimed - float(bound) for bound in wilson_interval(claim.right * claim.count, claim.count))
+    low, high = sorted(100 * bound if claim.gap > 0 else -100 * bound for bound in bounds)
+    return f"{size} (95 % interval {low:.1f} to {high:.1f})" if low >= 0.05 else size
 
 
 def _multiple_words(claim: Claim) -> str:

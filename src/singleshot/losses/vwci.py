@@ -35,7 +35,7 @@ def vwci_loss(
         labels: (B,) class indices.
         measure: the disagreement measure that gives α, see :func:`singleshot.normalized_variance`.
         strength: the exponent of α is its inverse: a strength above 1 increases every α, one below 1 decreases it. 1
-            is the paper's loss; a :class:`singleshot.SelfTunedStrength` tunes it during training.
+            leaves it as measured; a :class:`singleshot.SelfTunedStrength` tunes it during training.
         differentiate_alpha: whether gradients flow through α. By default they do not, and the loss is exactly the
             cross-entropy of every pass against (1 − α_i)·onehot + α_i·uniform.
         weight: one weight per class, as in ``torch.nn.functional.cross_entropy``.
