@@ -134,6 +134,14 @@ def test_an_own_network() -> None:
         ({"learning_rate": 0.0}, "learning_rate must lie in"),
         ({"measure": "entropy"}, "measure"),
         ({"samples": 1}, "samples must be a whole number of at least 2, got 1"),
+        (
+            {"network": lambda features, classes: small_network(features, 4)},
+            r"one logit per class, \(2, 3\) .* got \(2, 4\)",
+        ),
+        (
+            {"network": lambda features, classes: small_network(features, 1)},
+            r"one logit per class, \(2, 3\) .* got \(2, 1\)",
+        ),
     ],
 )
 def test_errors(options: dict[str, Any], message: str) -> None:

@@ -108,9 +108,14 @@ class SingleShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             make = self.network or self._perceptron
             network = make(features.shape[1], len(self.classes_))
             loader = DataLoader(dataset, batch_size, shuffle=True)
-            Training(
+            training = Training(
                 network, loader, epochs=self.epochs, make_optimizer=make_optimizer, loss=loss, samples=self.samples
-            ).run()
+            )
+            with evaluation_mode(network):
+                found, wanted = tuple(network(dataset[:2][0]).shape), (2, len(self.classes_))
+            if found != wanted:
+                raise ValueError(f"network must return one logit per class, {wanted} for two rows, got {found}")
+            training.run()
         self.network_ = network.eval()
         return self
 
