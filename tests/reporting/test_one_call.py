@@ -170,9 +170,24 @@ def test_a_dataset_and_a_single_batch_are_refused_as_loaders() -> None:
         ss.evaluate(model, TensorDataset(x, y))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"labels must be a loader.*got one batch; pass \[\(x, y\)\]"):
         ss.evaluate(model, (x, y))
+    with pytest.raises(TypeError, match="labels must be a loader of batches, got int"):
+        ss.evaluate(model, 5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="logits must be a function of the model's output, got str"):
+        ss.evaluate(model, [(x, y)], logits="logits")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"loader must be a loader.*; wrap the dataset in a DataLoader"):
         ss.finetune(model, TensorDataset(x, y), held_out=[(x, y)])  # type: ignore[arg-type]
     assert ss.evaluate(model, [(x, y)]).result.count == 30
+
+
+def test_batches_of_tokens_may_differ_in_length() -> None:
+    """Batches that are padded to their longest sentence."""
+    model = nn.Linear(2, 3)
+    loader = [(torch.randn(4, length, 2), torch.arange(length).expand(4, length) % 3) for length in (6, 9)]
+    evaluation = ss.evaluate(model, loader, logits=lambda output: output.movedim(-1, 1), replicates=0)
+    rows, labels = torch.cat([x.flatten(0, 1) for x, _ in loader]), torch.cat([y.flatten() for _, y in loader])
+    assert evaluation.metrics() == pytest.approx(ss.evaluate(model(rows), labels, replicates=0).metrics())
+    with pytest.raises(ValueError, match=r"the classes must be dimension 1.*logits\.movedim\(-1, 1\)"):
+        ss.evaluate(model, loader)
 
 
 def test_ignored_labels_are_left_out() -> None:
