@@ -190,6 +190,13 @@ def test_batches_of_tokens_may_differ_in_length() -> None:
         ss.evaluate(model, loader)
 
 
+def test_several_labels_per_example_have_an_error_that_says_what_to_do() -> None:
+    scores, present = torch.randn(5, 3), torch.tensor([[1, 1, 0]] * 5)
+    for labels in (present, present.float()):
+        with pytest.raises((TypeError, ValueError), match=r"several labels per example.*MultiLabelCalibration"):
+            ss.evaluate(scores, labels)
+
+
 def test_ignored_labels_are_left_out() -> None:
     logits, labels = arrays()
     expected = ss.evaluate(logits[50:], labels[50:], replicates=0)

@@ -151,7 +151,10 @@ def check_labels(labels: Tensor, examples: int, classes: int, *, ignore_index: i
 def index_hint(labels: Tensor, scores: tuple[int, ...]) -> str:
     """Say how to get class indices from labels that are none, given the shape of the scores."""
     if labels.ndim > 1 and labels.shape[1] > 1 and labels.shape in {scores, scores[1:]}:
-        return "; for one-hot labels, pass labels.argmax(1)"
+        return (
+            "; for one-hot labels, pass labels.argmax(1); for several labels per example, pass scores (B, 1, L), "
+            "or use MultiLabelCalibration"
+        )
     return "; convert class indices to integers" if labels.is_floating_point() else ""
 
 
