@@ -151,6 +151,8 @@ def test_errors(options: dict[str, Any], message: str) -> None:
 
 
 def test_errors_before_fitting_and_for_one_class() -> None:
+    with pytest.raises(TypeError, match=r"hidden must be a sequence of sizes, such as \(64, 64\), got 8"):
+        ss.SingleShotClassifier(hidden=8).fit([[1.0], [2.0]], [0, 1])  # type: ignore[arg-type]
     with pytest.raises(NotFittedError):
         ss.SingleShotClassifier().predict([[1.0]])
     with pytest.raises(ValueError, match="the labels have one class, a"):

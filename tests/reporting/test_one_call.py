@@ -255,6 +255,8 @@ def test_errors_of_a_page(tmp_path: Path) -> None:
         ss.report((logits, labels), tmp_path / "page.html")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"models\['a'\] must be \(logits, labels\)"):
         ss.report({"a": logits}, tmp_path / "page.html")
+    with pytest.raises(TypeError, match=r"models\['a'\] must be \(logits, labels\)"):
+        ss.report({"a": (logits, labels, labels)}, tmp_path / "page.html")
     with pytest.raises(ValueError, match=r"must end in \.json"):
         ss.evaluate(logits, labels, replicates=0).save(tmp_path / "a.txt")
     assert not list(tmp_path.iterdir())

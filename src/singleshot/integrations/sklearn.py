@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -137,6 +137,8 @@ class SingleShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _perceptron(self, features: int, classes: int) -> nn.Module:
         rate = check_range("dropout", self.dropout, "[0, 1)")
+        if not isinstance(self.hidden, Iterable):
+            raise TypeError(f"hidden must be a sequence of sizes, such as (64, 64), got {self.hidden!r}")
         sizes = [features, *(check_size("a size in hidden", size, least=1) for size in self.hidden)]
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
