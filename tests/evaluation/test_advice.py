@@ -68,5 +68,7 @@ def test_no_advice(measure: str, confidence: float, accuracy: float, count: int)
 def test_errors() -> None:
     with pytest.raises(ValueError, match="measure='bold' is unknown"):
         ss.advise(held_out(0.9, 0.6), measure="bold")
+    with pytest.raises(TypeError, match=r"evaluation must be the result of evaluate\(\), got dict"):
+        ss.advise({})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="did not keep; evaluate with replicates=1000"):
         ss.advise(replace(held_out(0.9, 0.6), examples=None))

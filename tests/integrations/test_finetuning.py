@@ -83,6 +83,16 @@ def test_batches_that_are_dicts_and_another_optimizer() -> None:
     assert rates == pytest.approx([0.4, 0.35, 0.3, 0.25, 0.2, 0.15, 0.1, 0.05])
 
 
+def test_pixels_that_the_loss_ignores_are_left_out_of_the_evaluations() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 8, 1), nn.Dropout(0.5), nn.Conv2d(8, 2, 1))
+    images, _ = load_digits(return_X_y=True)
+    pixels = torch.from_numpy(images[:20]).float().view(-1, 1, 8, 8) / 16
+    labels = (pixels[:, 0] > 0.5).long()
+    labels[:, 0] = -100
+    done = ss.finetune(model, [(pixels, labels)], held_out=[(pixels, labels)], epochs=1, progress=False)
+    assert done.after.result.count == 20 * 7 * 8
+
+
 def test_errors_leave_the_modes_as_they_were() -> None:
     loader, held_out = digits(60)
     model = nn.Linear(64, 10).eval()
@@ -98,8 +108,10 @@ def test_errors_leave_the_modes_as_they_were() -> None:
     [
         ({"model": torch.zeros}, TypeError, "model must be an nn.Module"),
         ({"model": nn.Dropout()}, ValueError, "Dropout has no parameters to train"),
-        ({"loader": 5}, TypeError, "loader must give batches, got int"),
+        ({"loader": 5}, TypeError, "loader must be a loader of batches, got int"),
         ({"loader": []}, ValueError, "the loader has no batches"),
+        ({"held_out": iter(digits(60)[1])}, TypeError, "held_out is read twice"),
+        ({"held_out": None}, TypeError, "held_out must be a loader of batches, got NoneType"),
         ({"epochs": 0}, ValueError, "epochs must be a whole number of at least 1, got 0"),
         ({"learning_rate": -1}, ValueError, "learning_rate must lie in"),
         ({"make_optimizer": torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)}, TypeError, "make_optimizer must"),
@@ -116,6 +128,7 @@ def test_arguments_are_checked_before_the_first_evaluation(
         def __iter__(self) -> Any:
             raise AssertionError("the model was evaluated")
 
-    given = {"model": nn.Sequential(nn.Dropout(), nn.Linear(64, 10)), "loader": digits(60)[0], **options}
+    model = nn.Sequential(nn.Dropout(), nn.Linear(64, 10))
+    given = {"model": model, "loader": digits(60)[0], "held_out": Unread(), **options}
     with pytest.raises(error, match=message):
-        ss.finetune(given.pop("model"), given.pop("loader"), held_out=Unread(), **given)
+        ss.finetune(given.pop("model"), given.pop("loader"), **given)

@@ -65,6 +65,16 @@ def test_calibration_is_logged(stage: str) -> None:
     assert module.logged == pytest.approx({f"{prefix}_{name}": value for name, value in expected.items()})
 
 
+def test_labels_that_the_loss_ignores_are_left_out_of_the_metrics() -> None:
+    module = Module().eval()
+    labels = Y.clone()
+    labels[40:] = -100
+    module.on_validation_epoch_start()
+    module.validation_step((X, labels), 0)
+    module.on_validation_epoch_end()
+    assert module.logged["val_nll"] == pytest.approx(ss.evaluate(module(X[:40]), Y[:40]).metrics()["nll"])
+
+
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning", "ignore::UserWarning:lightning")  # of Lightning itself
 @pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="needs the extra singleshot[lightning]")
 def test_with_lightning() -> None:

@@ -134,6 +134,14 @@ def test_an_own_network() -> None:
         ({"learning_rate": 0.0}, "learning_rate must lie in"),
         ({"measure": "entropy"}, "measure"),
         ({"samples": 1}, "samples must be a whole number of at least 2, got 1"),
+        (
+            {"network": lambda features, classes: small_network(features, 4)},
+            r"one logit per class, \(2, 3\) .* got \(2, 4\)",
+        ),
+        (
+            {"network": lambda features, classes: small_network(features, 1)},
+            r"one logit per class, \(2, 3\) .* got \(2, 1\)",
+        ),
     ],
 )
 def test_errors(options: dict[str, Any], message: str) -> None:
@@ -143,6 +151,8 @@ def test_errors(options: dict[str, Any], message: str) -> None:
 
 
 def test_errors_before_fitting_and_for_one_class() -> None:
+    with pytest.raises(TypeError, match=r"hidden must be a sequence of sizes, such as \(64, 64\), got 8"):
+        ss.SingleShotClassifier(hidden=8).fit([[1.0], [2.0]], [0, 1])  # type: ignore[arg-type]
     with pytest.raises(NotFittedError):
         ss.SingleShotClassifier().predict([[1.0]])
     with pytest.raises(ValueError, match="the labels have one class, a"):

@@ -52,6 +52,13 @@ def test_the_value_of_a_batch_and_a_collection() -> None:
     assert float(found["ece"]) == pytest.approx(expected()["ece"], abs=1e-6)
 
 
+def test_ignored_labels_are_left_out() -> None:
+    metric = CalibrationMetric(ignore_index=-100)
+    metric.update(torch.cat([LOGITS, LOGITS]), torch.cat([LABELS, torch.full((50,), -100)]))
+    assert values(metric) == pytest.approx(expected(), rel=1e-6)
+    assert metric.result().count == 50
+
+
 def test_errors() -> None:
     with pytest.raises(ValueError, match="kind='scores' is unknown"):
         CalibrationMetric(kind="scores")  # type: ignore[arg-type]

@@ -170,9 +170,31 @@ def test_a_dataset_and_a_single_batch_are_refused_as_loaders() -> None:
         ss.evaluate(model, TensorDataset(x, y))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"labels must be a loader.*got one batch; pass \[\(x, y\)\]"):
         ss.evaluate(model, (x, y))
+    with pytest.raises(TypeError, match="labels must be a loader of batches, got int"):
+        ss.evaluate(model, 5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="logits must be a function of the model's output, got str"):
+        ss.evaluate(model, [(x, y)], logits="logits")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"loader must be a loader.*; wrap the dataset in a DataLoader"):
         ss.finetune(model, TensorDataset(x, y), held_out=[(x, y)])  # type: ignore[arg-type]
     assert ss.evaluate(model, [(x, y)]).result.count == 30
+
+
+def test_batches_of_tokens_may_differ_in_length() -> None:
+    """Batches that are padded to their longest sentence."""
+    model = nn.Linear(2, 3)
+    loader = [(torch.randn(4, length, 2), torch.arange(length).expand(4, length) % 3) for length in (6, 9)]
+    evaluation = ss.evaluate(model, loader, logits=lambda output: output.movedim(-1, 1), replicates=0)
+    rows, labels = torch.cat([x.flatten(0, 1) for x, _ in loader]), torch.cat([y.flatten() for _, y in loader])
+    assert evaluation.metrics() == pytest.approx(ss.evaluate(model(rows), labels, replicates=0).metrics())
+    with pytest.raises(ValueError, match=r"the classes must be dimension 1.*logits\.movedim\(-1, 1\)"):
+        ss.evaluate(model, loader)
+
+
+def test_several_labels_per_example_have_an_error_that_says_what_to_do() -> None:
+    scores, present = torch.randn(5, 3), torch.tensor([[1, 1, 0]] * 5)
+    for labels in (present, present.float()):
+        with pytest.raises((TypeError, ValueError), match=r"several labels per example.*MultiLabelCalibration"):
+            ss.evaluate(scores, labels)
 
 
 def test_ignored_labels_are_left_out() -> None:
@@ -233,6 +255,8 @@ def test_errors_of_a_page(tmp_path: Path) -> None:
         ss.report((logits, labels), tmp_path / "page.html")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"models\['a'\] must be \(logits, labels\)"):
         ss.report({"a": logits}, tmp_path / "page.html")
+    with pytest.raises(TypeError, match=r"models\['a'\] must be \(logits, labels\)"):
+        ss.report({"a": (logits, labels, labels)}, tmp_path / "page.html")
     with pytest.raises(ValueError, match=r"must end in \.json"):
         ss.evaluate(logits, labels, replicates=0).save(tmp_path / "a.txt")
     assert not list(tmp_path.iterdir())

@@ -167,12 +167,19 @@ def test_the_description() -> None:
         (nn.Sequential(nn.Linear(1, 1)), {"where": "blocks"}, "no repeated blocks were found in Sequential"),
         (Encoder(), {"where": ["blocks"]}, "ModuleList, which is never called"),
         (torch.compile(nn.Linear(2, 2), backend="eager"), {}, "add it before compiling"),
+        (nn.TransformerEncoderLayer(4, 2), {"where": ["self_attn.out_proj"]}, "'self_attn.out_proj', which is never"),
     ],
 )
 def test_errors(model: nn.Module, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ss.add_noise(model, **options)
     assert not any(part._forward_pre_hooks for part in model.modules())
+
+
+@pytest.mark.parametrize("where", [2, [2]])
+def test_layers_are_named_by_strings(where: Any) -> None:
+    with pytest.raises(TypeError, match=r"where must be 'head', 'blocks' or a list of layer names, got \[?2"):
+        ss.add_noise(mlp(), where=where)
 
 
 def test_noise_is_not_added_twice_nor_to_integers() -> None:

@@ -7,7 +7,7 @@ would synchronise every training step, and a compiled graph cannot branch on it,
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Integral
 from typing import Any, SupportsFloat
 
@@ -35,9 +35,11 @@ def check_tensor(name: str, value: object) -> None:
 
 
 def check_loader(name: str, value: object) -> None:
-    """Refuse a dataset and a single batch, which would be read example by example."""
+    """Refuse what has no batches, and a dataset and a single batch, which would be read example by example."""
     hint = ""
-    if isinstance(value, Dataset) and not isinstance(value, IterableDataset):
+    if not isinstance(value, Iterable | Dataset):
+        hint = type(value).__name__
+    elif isinstance(value, Dataset) and not isinstance(value, IterableDataset):
         hint = f"{type(value).__name__}; wrap the dataset in a DataLoader"
     elif isinstance(value, tuple | list) and any(isinstance(part, Tensor) for part in value):
         hint = "one batch; pass [(x, y)]"
@@ -149,7 +151,10 @@ def check_labels(labels: Tensor, examples: int, classes: int, *, ignore_index: i
 def index_hint(labels: Tensor, scores: tuple[int, ...]) -> str:
     """Say how to get class indices from labels that are none, given the shape of the scores."""
     if labels.ndim > 1 and labels.shape[1] > 1 and labels.shape in {scores, scores[1:]}:
-        return "; for one-hot labels, pass labels.argmax(1)"
+        return (
+            "; for one-hot labels, pass labels.argmax(1); for several labels per example, pass scores (B, 1, L), "
+            "or use MultiLabelCalibration"
+        )
     return "; convert class indices to integers" if labels.is_floating_point() else ""
 
 

@@ -36,6 +36,9 @@ def advise(evaluation: Evaluation, *, measure: str = "bhattacharyya") -> str | N
     Overconfident by 18.2 ± 9 points on held-out examples: try --measure total_variation
     """
     check_choice("measure", measure, tuple(MEASURES))
+    if not isinstance(evaluation, Evaluation):
+        kind = type(evaluation).__name__
+        raise TypeError(f"evaluation must be the result of evaluate(), got {kind}; pass evaluate(model, loader)")
     held_out = evaluation.examples
     if held_out is None:
         raise ValueError("advice needs the examples, which this evaluation did not keep; evaluate with replicates=1000")

@@ -104,7 +104,10 @@ def _trace(classifier: Classifier, example: Inputs) -> torch.export.ExportedProg
                 classifier, example.args, example.kwargs, dynamic_shapes=shapes, strict=False
             )
     except Exception as error:  # tracing runs the model's code, which may raise anything
-        raise ValueError(f"torch.export cannot trace the model for any batch size: {first_line(error)}") from error
+        reason = first_line(error)
+        if reason.startswith("Constraints violated"):
+            reason = "its code makes the batch size a constant; use x.shape[0] in place of len(x)"
+        raise ValueError(f"torch.export cannot trace the model for any batch size: {reason}") from error
     _remove_inactive_dropout(exported.graph_module)
     for node in exported.graph.nodes:
         node.meta.pop("stack_trace", None)  # it would store paths and source lines in the file

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import nn
 
+from singleshot.common.checks import check_loader
 from singleshot.evaluation.evaluation import BaselineComparison, compare
 from singleshot.evaluation.summary import comparison_lines, table_lines
 from singleshot.integrations.training_loop import MakeOptimizer, Training, adamw
@@ -52,7 +54,8 @@ def finetune(
     Args:
         model: a trained classifier with noise; see `singleshot.add_noise` if it has none. Its modes are restored.
         loader: the training data: batches (inputs, labels), or dicts with ``labels``.
-        held_out: data in the same form that the model was not trained on, for the evaluations, in a fixed order.
+        held_out: data in the same form that the model was not trained on, for the evaluations, in a fixed order. It is
+            read twice. Labels of -100 are ignored, as in training.
         epochs: the paper spends at most a fifth of the whole training.
         learning_rate: of AdamW; it falls linearly to 0.
         make_optimizer: another optimizer: a function of the list of parameters.
@@ -71,22 +74,27 @@ def finetune(
     >>> sorted(done.after.metrics())[:3]
     ['accuracy', 'adaptive_ece', 'aurc']
     """
+    check_loader("held_out", held_out)
+    if isinstance(held_out, Iterator):
+        raise TypeError(f"held_out is read twice, got a {type(held_out).__name__}, which can be read once; give a list")
+    loss = VWCILoss(measure=measure)
     training = Training(
         model,
         loader,
         epochs=epochs,
         make_optimizer=make_optimizer or adamw(learning_rate, weight_decay=0.0),
-        loss=VWCILoss(measure=measure),
+        loss=loss,
         samples=samples,
         gradient_passes=gradient_passes,
         logits=logits,
         title="Epochs" if progress else None,
     )
-    before = evaluate(model, held_out, name="before", logits=logits, progress=progress)
+    evaluated = partial(evaluate, model, held_out, logits=logits, ignore_index=loss.ignore_index, progress=progress)
+    before = evaluated(name="before")
     modes = [(module, module.training) for module in model.modules()]
     try:
         training.run()
     finally:
         for module, mode in modes:
             module.training = mode
-    return Finetuned(before, evaluate(model, held_out, name="after", logits=logits, progress=progress))
+    return Finetuned(before, evaluated(name="after"))

@@ -14,13 +14,15 @@ from singleshot.sampling.sampler import find_logits
 from singleshot.training.loaders import read_batch
 from singleshot.uncertainty import DisagreementMeasure
 
+IGNORED = -100  # as in `vwci_loss`
+
 
 class VWCISteps:
     """A mixin before ``LightningModule``; write ``forward``, which returns logits, and ``configure_optimizers``.
 
     It logs ``train_loss``, and for validation and test ``val_`` and ``test_`` with every metric of
     `singleshot.Calibration`: ``val_accuracy``, ``val_ece``, ``val_nll`` and so on. Batches are (inputs, labels), or
-    dicts with ``labels``. Set the attributes to change the loss.
+    dicts with ``labels``; a label of -100 is ignored. Set the attributes to change the loss.
     """
 
     samples: int = 5
@@ -32,7 +34,7 @@ class VWCISteps:
         module: Any = self
         given = read_batch(batch, module.device)
         passes = sample(module, *given.args, samples=self.samples, gradient_passes=self.gradient_passes, **given.kwargs)
-        loss = vwci_loss(passes, given.labels, measure=self.measure)
+        loss = vwci_loss(passes, given.labels, measure=self.measure, ignore_index=IGNORED)
         module.log("train_loss", loss)
         return loss
 
@@ -46,7 +48,8 @@ class VWCISteps:
         """Add the logits of one ordinary forward pass."""
         module: Any = self
         given = read_batch(batch, module.device)
-        self._calibration.update(logits=find_logits(module(*given.args, **given.kwargs)), labels=given.labels)
+        logits = find_logits(module(*given.args, **given.kwargs))
+        self._calibration.update(logits=logits, labels=given.labels, ignore_index=IGNORED)
 
     test_step = validation_step
 

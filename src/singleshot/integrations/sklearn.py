@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -108,9 +108,14 @@ class SingleShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             make = self.network or self._perceptron
             network = make(features.shape[1], len(self.classes_))
             loader = DataLoader(dataset, batch_size, shuffle=True)
-            Training(
+            training = Training(
                 network, loader, epochs=self.epochs, make_optimizer=make_optimizer, loss=loss, samples=self.samples
-            ).run()
+            )
+            with evaluation_mode(network):
+                found, wanted = tuple(network(dataset[:2][0]).shape), (2, len(self.classes_))
+            if found != wanted:
+                raise ValueError(f"network must return one logit per class, {wanted} for two rows, got {found}")
+            training.run()
         self.network_ = network.eval()
         return self
 
@@ -132,6 +137,8 @@ class SingleShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _perceptron(self, features: int, classes: int) -> nn.Module:
         rate = check_range("dropout", self.dropout, "[0, 1)")
+        if not isinstance(self.hidden, Iterable):
+            raise TypeError(f"hidden must be a sequence of sizes, such as (64, 64), got {self.hidden!r}")
         sizes = [features, *(check_size("a size in hidden", size, least=1) for size in self.hidden)]
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):

@@ -20,6 +20,7 @@ class CalibrationMetric(Metric):
     Args:
         kind: what the predictions are, ``logits`` or ``probs``.
         bins: number of equal-width bins of the confidence.
+        ignore_index: label of the examples to leave out, such as -100; by default none is.
         **kwargs: of ``torchmetrics.Metric``.
 
     >>> metric = CalibrationMetric(kind="probs")
@@ -32,18 +33,26 @@ class CalibrationMetric(Metric):
     higher_is_better = None
     full_state_update = False
 
-    def __init__(self, *, kind: Literal["logits", "probs"] = "logits", bins: int = 20, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        kind: Literal["logits", "probs"] = "logits",
+        bins: int = 20,
+        ignore_index: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_choice("kind", kind, ("logits", "probs"))
         self.kind = kind
         self.bins = bins
+        self.ignore_index = ignore_index
         for name, total in Calibration(bins)._sums.items():
             self.add_state(name, default=total, dist_reduce_fx="sum")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Add scores (N, C) and labels (N,)."""
+        """Add scores (N, C) and labels (N,), or those of every position: (N, C, ...) and (N, ...)."""
         added = Calibration(self.bins)
-        added.update(**{self.kind: preds}, labels=target)
+        added.update(**{self.kind: preds}, labels=target, ignore_index=self.ignore_index)
         for name, total in added._sums.items():
             before: Tensor = getattr(self, name)
             setattr(self, name, before + total.to(before.device))

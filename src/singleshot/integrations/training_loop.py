@@ -46,8 +46,6 @@ class Training:
         check_arguments(self.model, self.samples, self.gradient_passes, logits=self.logits)
         check_size("epochs", self.epochs, least=1)
         check_loader("loader", self.loader)
-        if not isinstance(self.loader, Iterable):
-            raise TypeError(f"loader must give batches, got {type(self.loader).__name__}")
         self.steps_per_epoch = len(self.loader) if isinstance(self.loader, Sized) else None
         if self.steps_per_epoch == 0:
             raise ValueError(NO_BATCHES)

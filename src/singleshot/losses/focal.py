@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, SupportsFloat
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from singleshot.losses.terms import ClassificationLoss, LossOptions, check_strength, loss_terms
 
@@ -93,8 +93,8 @@ def dual_focal_loss(
 ) -> Tensor:
     """−(1 − p(y) + p(j))^γ log p(y), where j is the class that ranks next below the label; p(j) is 0 if there is none.
 
-    Compared with focal loss, an example whose two best classes are close keeps its weight. Soft labels have no rank,
-    and are refused.
+    Compared with focal loss, an example whose two best classes are close keeps its weight. For soft labels every class
+    has its own weight, as in `focal_loss`.
 
     Tao, Dong, Xu: Dual Focal Loss for Calibration. ICML 2023.
 
@@ -103,14 +103,14 @@ def dual_focal_loss(
     """
     gamma = check_strength("dual_focal", "gamma", gamma, "[0, inf)")
     terms = loss_terms(logits, labels, weight, ignore_index, reduction)
-    if terms.labels.ndim == 2:
-        raise ValueError(
-            "dual focal loss takes class indices, got soft labels; for mixup, combine the losses of both labels: "
-            "share * loss(logits, a) + (1 - share) * loss(logits, b)"
-        )
     log_probs, label = terms.log_probs, terms.label_log_probs
-    next_below = log_probs.masked_fill(log_probs >= label, -torch.inf).amax(-1, keepdim=True).exp()
-    return terms.reduce(-terms.over_labels((miss(label) + next_below) ** gamma * label))
+    if terms.labels.ndim == 1:
+        next_below = log_probs.masked_fill(log_probs >= label, -torch.inf).amax(-1, keepdim=True)
+    else:
+        ordered = log_probs.sort(-1).values
+        rank = torch.searchsorted(ordered.detach(), label.detach().contiguous())  # how many classes rank below
+        next_below = nn.functional.pad(ordered, (1, 0), value=-torch.inf).gather(-1, rank)
+    return terms.reduce(-terms.over_labels((miss(label) + next_below.exp()) ** gamma * label))
 
 
 class DualFocalLoss(ClassificationLoss):

@@ -32,6 +32,10 @@ from singleshot.common.layout import by_example
 from singleshot.uncertainty import finite_log_softmax
 
 REDUCTIONS = ("none", "mean", "sum")
+SOFT_LABELS = (
+    "soft labels must lie in [0, 1] and sum to 1 in each row (for several labels per example, pass "
+    "logits.unsqueeze(-2) and labels.unsqueeze(-2))"
+)
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def loss_terms(
     if is_soft:
         counted = torch.ones(examples, dtype=torch.bool, device=labels.device)
         if values_can_be_read(labels):
-            check_rows(labels.detach(), probability_rows, "soft labels must lie in [0, 1] and sum to 1 in each row")
+            check_rows(labels.detach(), probability_rows, SOFT_LABELS)
     else:
         labels = check_labels(labels, examples, classes, ignore_index=ignore_index)
         counted = labels != ignore_index

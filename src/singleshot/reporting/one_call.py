@@ -288,7 +288,7 @@ def _model_report(name: str, source: Any) -> ModelReport:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         return file_report(path, name=name) if is_predictions(path) else run_report(path, name=name)
-    if isinstance(source, tuple):
+    if isinstance(source, tuple) and len(source) == 2:
         source = evaluate(*source, name=name)
     if not isinstance(source, ModelEvaluation):
         raise TypeError(

@@ -16,6 +16,7 @@ from singleshot.sampling.noise import runs_compiled_code
 
 NAME = "added_noise"
 """Name of the dropout among the children of the layer. It has no weights, so the state dict does not change."""
+WHERE = "'head', 'blocks' or a list of layer names"
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
@@ -107,23 +108,31 @@ def _find(model: nn.Module, where: str | Iterable[str]) -> list[str]:
     if where == "blocks":
         return _blocks(model)
     if isinstance(where, str):
-        raise ValueError(f"where must be 'head', 'blocks' or a list of layer names, got {where!r}")
+        raise ValueError(f"where must be {WHERE}, got {where!r}")
+    names = list(where) if isinstance(where, Iterable) else [where]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"where must be {WHERE}, got {where!r}")
     known = [name for name, _ in model.named_modules() if name]
-    names = list(where)
     for name in names:
         if name not in known:
             raise unknown_name("layer", name, known[:50], " …" if len(known) > 50 else "")
     if not names:
         raise ValueError("where must name at least one layer, got an empty list")
+    for name in names:
+        if model.get_submodule(name) in _parts_of_attentions(model):
+            raise ValueError(f"dropout cannot be added before {name!r}, which is never called: name the attention")
     return names
 
 
+def _parts_of_attentions(model: nn.Module) -> set[nn.Module]:
+    """The output layer of an attention is not called: torch's function takes its weights."""
+    attentions = [module for module in model.modules() if isinstance(module, nn.MultiheadAttention)]
+    return {part for attention in attentions for part in attention.children()}
+
+
 def _last_linear(model: nn.Module) -> str:
-    # The output layer of an attention is not called: torch's function takes its weights.
-    attentions = {
-        part for module in model.modules() if isinstance(module, nn.MultiheadAttention) for part in module.modules()
-    }
-    linear = (name for name, part in model.named_modules() if isinstance(part, nn.Linear) and part not in attentions)
+    parts = _parts_of_attentions(model)
+    linear = (name for name, part in model.named_modules() if isinstance(part, nn.Linear) and part not in parts)
     found: list[str] = list(linear)
     if not found:
         raise ValueError(f"{type(model).__name__} has no linear layer; name the layers: add_noise(model, where=[...])")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from singleshot.common.layout import by_example
 from singleshot.common.progress import tracked
 from singleshot.sampling.arguments import Extract
 from singleshot.sampling.sampler import find_logits
@@ -60,16 +61,30 @@ def loader_scores(
 ) -> tuple[Tensor, Tensor]:
     """Return the outputs (N, C) of one forward pass in evaluation mode and the labels (N,), on the CPU.
 
+    Dense outputs (B, C, ...) give a row for each position.
+
     ``logits`` finds the logits in the output of the model, as in `singleshot.sample`. The ``title`` is that of a
     progress bar; None shows none.
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    scores, labels = [], []
+    if logits is not None and not callable(logits):
+        raise TypeError(f"logits must be a function of the model's output, got {type(logits).__name__}")
+    scores: list[Tensor] = []
+    labels: list[Tensor] = []
     with evaluation_mode(model):
         for given in loader if title is None else tracked(loader, title):
             batch = read_batch(given, device)
-            scores.append((logits or find_logits)(model(*batch.args, **batch.kwargs)).cpu())
-            labels.append(batch.labels.cpu())
+            found = (logits or find_logits)(model(*batch.args, **batch.kwargs)).cpu()
+            for parts, part in zip((scores, labels), _rows(found, batch.labels.cpu()), strict=True):
+                parts.append(part)
     if not labels:
         raise ValueError("the loader has no batches")
     return torch.cat(scores), torch.cat(labels)
+
+
+def _rows(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return one row per position of dense scores (B, C, ...): batches may differ in their number of positions."""
+    if not scores.ndim == labels.ndim + 1 > 2:
+        return scores, labels
+    by_example(scores, labels)  # an error if they do not fit
+    return scores.movedim(1, -1).flatten(0, -2), labels.flatten()
