@@ -36,7 +36,8 @@ def outcome(library: Library, title: str) -> str:
     try:
         return ROWS[title](library)
     except Exception as error:
-        return f"error: {type(error).__name__}: {error}"
+        *_, last = f"{type(error).__name__}: {error}".strip().splitlines()  # the end of another process's traceback
+        return f"error: {last}"
 
 
 def main() -> None:
