@@ -58,6 +58,18 @@ def trainer_of(
     return kind(model, options, train_dataset=data(), eval_dataset=data(8), compute_metrics=calibration_metrics)
 
 
+def test_several_labels_per_example_have_a_logit_each(tmp_path: Path) -> None:
+    model = bert(problem_type="multi_label_classification").train()
+    labels = torch.eye(3)[Rows().labels]  # one label in each row, as a single-label batch would have
+    trainer = trainer_of(model, tmp_path)
+    torch.manual_seed(3)
+    loss = trainer.compute_loss(model, {"input_ids": Rows().ids, "labels": labels})
+    torch.manual_seed(3)
+    passes = ss.sample(model, input_ids=Rows().ids, samples=5)
+    each = [ss.vwci_loss(passes[..., label : label + 1], labels[:, label].long()) for label in range(3)]
+    torch.testing.assert_close(loss, torch.stack(each).mean())
+
+
 def test_the_loss_in_training_and_in_evaluation(tmp_path: Path) -> None:
     model = bert()
     trainer = trainer_of(model, tmp_path)

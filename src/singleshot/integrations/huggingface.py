@@ -21,9 +21,9 @@ class VWCITrainer(Trainer):
     """The Trainer of transformers, with the VWCI loss in training and everything else as it is.
 
     The model needs dropout, as most of them have, or `singleshot.add_noise`. It classifies whole sequences or images,
-    or the tokens of a sequence, where a label of -100 is ignored. Evaluation and prediction are one ordinary forward
-    pass. It trains in one process: what wraps the model, such as DistributedDataParallel, would be
-    bypassed, and `singleshot.sample` refuses it.
+    with one label or several, or the tokens of a sequence, where a label of -100 is ignored. Evaluation and prediction
+    are one ordinary forward pass. It trains in one process: what wraps the model, such as DistributedDataParallel,
+    would be bypassed, and `singleshot.sample` refuses it.
 
     Args:
         *args: of the Trainer.
@@ -64,7 +64,9 @@ class VWCITrainer(Trainer):
         rest = {name: value for name, value in inputs.items() if name != "labels"}
         passes = sample(model, samples=self.samples, gradient_passes=self.gradient_passes, **rest)
         labels = inputs["labels"]
-        if passes.ndim == 4 and labels.ndim == 2:  # (T, B, L, C) and (B, L)
+        if getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification":
+            passes, labels = passes.unsqueeze(-2), labels.unsqueeze(-2)  # (T, B, 1, L) and (B, 1, L)
+        elif passes.ndim == 4 and labels.ndim == 2:  # (T, B, L, C) and (B, L)
             if getattr(model, "loss_type", PER_TOKEN[0]) not in PER_TOKEN:
                 raise ValueError(
                     f"{type(model).__name__} has its own loss of a sequence, which may shift the labels; VWCITrainer "
