@@ -59,11 +59,11 @@ def trainer_of(
 
 
 def test_several_labels_per_example_have_a_logit_each(tmp_path: Path) -> None:
-    model = bert(problem_type="multi_label_classification").train()
+    model = bert(problem_type="multi_label_classification")
     labels = torch.eye(3)[Rows().labels]  # one label in each row, as a single-label batch would have
     trainer = trainer_of(model, tmp_path)
     torch.manual_seed(3)
-    loss = trainer.compute_loss(model, {"input_ids": Rows().ids, "labels": labels})
+    loss = trainer.compute_loss(model.train(), {"input_ids": Rows().ids, "labels": labels})
     torch.manual_seed(3)
     passes = ss.sample(model, input_ids=Rows().ids, samples=5)
     each = [ss.vwci_loss(passes[..., label : label + 1], labels[:, label].long()) for label in range(3)]
