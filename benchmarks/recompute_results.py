@@ -45,6 +45,7 @@ ADDED = {
 SETTINGS = {
     "hard-resnet18": {"dataset": "cifar100", "model": "resnet18", "epochs": 60, "image_size": 16, "train_images": 5000},
     "hard-vgg16": {"dataset": "cifar100", "model": "vgg16", "epochs": 60, "image_size": 32, "train_images": 5000},
+    "ten-classes": {"dataset": "cifar100", "model": "resnet18", "epochs": 30, "classes": 10, "padding": 0},
 }
 """What the runs of a regime share."""
 
@@ -349,11 +350,11 @@ AGAINST = {"CI, mean over β": "CI, mean ± std over β", "label smoothing (chos
 def cells(runs: list[Run], marker: list[str], row: dict[str, str]) -> Iterator[Cell]:
     match marker:
         case ["table", _, dataset, model]:
-            network = Network(runs, {"dataset": dataset, "model": model, "epochs": 30})
+            network = Network(runs, {"dataset": dataset, "model": model, "epochs": 30, "classes": None})
             if not row["method"].startswith("*") and row["seeds"] not in ("", f"0 of {SEEDS}"):
                 yield from metric_cells(network, row)
         case ["versus", method, dataset, model]:
-            network = Network(runs, {"dataset": dataset, "model": model, "epochs": 30})
+            network = Network(runs, {"dataset": dataset, "model": model, "epochs": 30, "classes": None})
             title = "VWCI" if method == "vwci" else "VWCI, total variation"
             yield from difference_cells(network, row, title, AGAINST.get(row["against"], row["against"]))
         case ["evidence", regime]:

@@ -25,8 +25,8 @@ DETAILS = {
 
 
 SUMMARY = (
-    *("baseline", "ts_case2", "smoothing_0.1", "passes", "vwci", "vwci_one_gradient", "vwci_total_variation"),
-    *("vwci_total_variation_one_gradient", "auto_smoothing", "auto_vwci"),
+    *("baseline", "ts_case2", "smoothing_0.1", "passes", "vwci", "vwci_one_gradient", "vwci_permuted"),
+    *("vwci_total_variation", "vwci_total_variation_one_gradient", "auto_smoothing", "auto_vwci"),
 )
 """The rows of the short table."""
 

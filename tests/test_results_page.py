@@ -94,7 +94,7 @@ def test_headline_has_a_row_per_method_and_marks_means_of_fewer_seeds(build: Mod
     three = [fake(base, "baseline", seed) for seed in range(3)]
     two = [fake(base, "vwci", seed) for seed in range(2)]
     head, _, *rows = build.page_with_results(page, store_of(*three, *two), DOCS).splitlines()[1:-1]
-    assert head == "| accuracy · ECE · NLL | ResNet-18, stochastic depth | VGG-16, dropout |"
+    assert head == "| accuracy · ECE · NLL | ResNet-18, 100 classes | VGG-16, 100 classes |"
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(build.HEADLINE.values())
     accuracy, ece, nll = (
         fmean(getattr(run.test.compute(), name) for run in two) for name in ("accuracy", "ece", "nll")
