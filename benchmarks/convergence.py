@@ -52,7 +52,8 @@ def main() -> None:
                 curve = tracked_epochs(run.records())
             tried.append({"epochs": epochs, "curve": curve, "environment": run.info.environment})
             write_text(args.output, json.dumps(found, indent=1) + "\n")
-        print(f"{args.regime}, {epochs} epochs: training accuracy {_accuracy(tried[-1]):.4f}", flush=True)
+        stored = next(one for one in tried if one["epochs"] == epochs)
+        print(f"{args.regime}, {epochs} epochs: training accuracy {_accuracy(stored):.4f}", flush=True)
         if selected(tried):
             print(f"{args.regime}: {selected(tried)} epochs", flush=True)
             break

@@ -12,6 +12,7 @@ import html
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,11 @@ def on_page_content(html: str, **_: Any) -> str:
     parts[::3] = [re.sub(r"<code>ss\.(\w+)((?:\(.*?\))?)</code>", _reference, part) for part in parts[::3]]
     del parts[2::3]  # the name of the element in NO_LINKS
     return "".join(parts)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Delete the languages of the search that the site does not use; they have a licence of their own (MPL 1.1)."""
+    shutil.rmtree(Path(config.site_dir) / "assets" / "javascripts" / "lunr")
 
 
 def _mathml(found: re.Match[str]) -> str:
