@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import convergence
+import numpy as np
 import pytest
+from PIL import Image
 
 from fake_results import fake, store_of
 from singleshot.grid.job import Result
@@ -54,6 +56,18 @@ def test_the_figure_needs_a_baseline_and_draws_a_panel_per_regime(tmp_path: Path
     store = store_of(*(tracked(method, seed) for method in ("baseline", "vwci") for seed in (0, 1)))
     save_curves([REGIME, "hard-vgg16"], 3, store, path)
     assert path.stat().st_size > 10_000
+
+
+def test_the_place_of_a_missing_panel_is_empty(tmp_path: Path) -> None:
+    path, regimes = tmp_path / "curves.png", [REGIME, "hard-vgg16", "ten-classes"]
+    runs = [
+        replace(tracked("baseline", 0), job=job_of(REGIMES[regime].recipe, "baseline", seed=0)) for regime in regimes
+    ]
+    save_curves(regimes, 3, store_of(*runs), path)
+    picture = np.asarray(Image.open(path).convert("L"))
+    height, width = picture.shape
+    assert picture[: height // 3, width // 2 :].min() < 255
+    assert picture[height // 2 : 4 * height // 5, width // 2 :].min() == 255
 
 
 def test_details_average_shifts_and_leave_out_what_a_run_lacks() -> None:

@@ -73,10 +73,10 @@ def save_curves(regimes: Sequence[str], seeds: int, store: ResultStore, path: Pa
     columns = min(2, len(found))
     rows = -(-len(found) // columns)
     figure = Figure(figsize=(max(5.6, 4.6 * columns), 3.6 * rows + 1.1), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False).flat
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for ax, (regime, runs) in zip(panels, found.items(), strict=False):
         _plot_regime(ax, regime, runs)
-    for ax in list(panels)[len(found) :]:
+    for ax in panels[len(found) :]:
         ax.set_axis_off()
     handles = {label: line for ax in figure.axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(
