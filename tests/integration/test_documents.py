@@ -55,7 +55,8 @@ def test_shell_snippets_run(page: Path, tmp_path: Path) -> None:
         elif command.startswith("python docs/"):
             command = command.replace("docs/", f"{ROOT}/docs/")  # noqa: PLW2901
         elif command.startswith("pip install "):
-            command = f"{sys.executable} -m {command} --dry-run --no-deps --no-build-isolation"  # noqa: PLW2901
+            dry_run = f"{sys.executable} -m pip install --dry-run --no-deps --no-build-isolation "
+            command = command.replace("pip install ", dry_run)  # noqa: PLW2901
             where = ROOT
         done = subprocess.run(
             ["bash", "-c", command], cwd=where, env=environment, capture_output=True, text=True, check=False

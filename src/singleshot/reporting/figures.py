@@ -63,8 +63,7 @@ def plot_reliability(
     if level is not None:
         count = bins.count[filled].numpy()
         low, high = wilson_interval((accuracy * count).round(), count, level)
-        # Rounding may leave -1e-17. Lists: of arrays with one bin, matplotlib 3.10 makes numbers in a deprecated way.
-        errors = [(accuracy - low).clip(0).tolist(), (high - accuracy).clip(0).tolist()]
+        errors = np.stack([accuracy - low, high - accuracy]).clip(0)  # rounding may leave -1e-17
         bars: dict[str, Any] = {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
         label = f"{100 * level:g} % interval" if is_new else None
         ax.errorbar(left + width / 2, accuracy, errors, label=label, **bars)
