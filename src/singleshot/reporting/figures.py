@@ -7,6 +7,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from singleshot.common.files import write_atomically
 from singleshot.metrics.calibration import CalibrationResult
 from singleshot.metrics.intervals import wilson_interval
