@@ -267,3 +267,14 @@ def test_control_characters_of_headings_are_escaped(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the cell is empty; columns without numbers: logit_a, logit_\\x1fb") as found:
         read_predictions(tmp_path / "a.csv").load()
     assert str(found.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "headings", ["logit_0,logit_1,label,label\0", "logit_0,logit_1,prob_0,prob_1\0,label", "logits,logits\0,label"]
+)
+def test_headings_that_differ_in_control_characters_are_escaped(headings: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{headings}\n" + ",".join("0" * len(headings.split(","))) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=re.escape(str(path))) as caught:
+        read_predictions(path)
+    assert str(caught.value).isprintable()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from singleshot.common.text import listed
+from singleshot.common.text import listed, shown
 from singleshot.predictions.names import (
     ARRAY_KINDS,
     CONFIDENCE,
@@ -86,7 +86,7 @@ def find_array(path: Path, names: Sequence[str], selection: Selection) -> tuple[
     if len(found) > 1:
         is_clear = len({ARRAY_KINDS[plain(name)] for name in found}) == 1
         how = "set --scores NAME (scores= in Python)" if is_clear else SET_KIND
-        raise ValueError(f"{path} has {' and '.join(found)}; {how}")
+        raise ValueError(f"{path} has {' and '.join(map(shown, found))}; {how}")
     return found[0], ARRAY_KINDS[plain(found[0])]
 
 
@@ -103,7 +103,7 @@ def find_labels(path: Path, names: Sequence[str], selection: Selection) -> str:
             f"{SET_LABELS}"
         )
     if len(found) > 1:
-        raise ValueError(f"{path} has {' and '.join(found)}; {SET_LABELS}")
+        raise ValueError(f"{path} has {' and '.join(map(shown, found))}; {SET_LABELS}")
     return found[0]
 
 
@@ -115,7 +115,7 @@ def find_passes(path: Path, names: Sequence[str], used: Sequence[str]) -> tuple[
     """
     found = [name for name in PASS_KINDS if name in names and name not in used]
     if len(found) > 1:
-        raise ValueError(f"{path} has both {' and '.join(found)}; keep only one of them")
+        raise ValueError(f"{path} has both {' and '.join(map(shown, found))}; keep only one of them")
     return (found[0], PASS_KINDS[found[0]]) if found else None
 
 
