@@ -1,4 +1,4 @@
-"""How many epochs a regime of the evidence needs: the baseline alone, seed 0, never on test images.
+"""How many epochs a regime of the evidence needs: the baseline alone, seed 0, by training images.
 
     python benchmarks/convergence.py hard-resnet18 [--data-root DIR] [--output results/convergence.json]
 
