@@ -46,6 +46,8 @@ SETTINGS = {
     "hard-resnet18": {"dataset": "cifar100", "model": "resnet18", "epochs": 60, "image_size": 16, "train_images": 5000},
     "hard-vgg16": {"dataset": "cifar100", "model": "vgg16", "epochs": 60, "image_size": 32, "train_images": 5000},
     "ten-classes": {"dataset": "cifar100", "model": "resnet18", "epochs": 30, "classes": 10, "padding": 0},
+    "fashion-mnist": {"dataset": "fashion_mnist", "model": "small_cnn", "epochs": 60, "train_images": 55_000},
+    "more-images": {"dataset": "cifar100", "model": "resnet18", "epochs": 30, "train_images": 45_000, "padding": 2},
 }
 """What the runs of a regime share."""
 
@@ -216,6 +218,11 @@ class Network:
         return stdev(fmean(values[seed][name] for seed in common) for values in by_beta)
 
 
+def paper_network(runs: list[Run], dataset: str, model: str) -> Network:
+    """The runs of the paper's tables at the small scale."""
+    return Network(runs, {"dataset": dataset, "model": model, "epochs": 30, "classes": None, "padding": 0})
+
+
 def wanted_or_empty(title: str) -> dict[str, Any]:
     try:
         return wanted(title)
@@ -350,11 +357,11 @@ AGAINST = {"CI, mean over β": "CI, mean ± std over β", "label smoothing (chos
 def cells(runs: list[Run], marker: list[str], row: dict[str, str]) -> Iterator[Cell]:
     match marker:
         case ["table", _, dataset, model]:
-            network = Network(runs, {"dataset": dataset, "model": model, "epochs": 30, "classes": None})
+            network = paper_network(runs, dataset, model)
             if not row["method"].startswith("*") and row["seeds"] not in ("", f"0 of {SEEDS}"):
                 yield from metric_cells(network, row)
         case ["versus", method, dataset, model]:
-            network = Network(runs, {"dataset": dataset, "model": model, "epochs": 30, "classes": None})
+            network = paper_network(runs, dataset, model)
             title = "VWCI" if method == "vwci" else "VWCI, total variation"
             yield from difference_cells(network, row, title, AGAINST.get(row["against"], row["against"]))
         case ["evidence", regime]:

@@ -66,6 +66,7 @@ HEADLINE_REGIMES = {
     "hard-resnet18": "ResNet-18, 100 classes",
     "hard-vgg16": "VGG-16, 100 classes",
     "ten-classes": "ResNet-18, 10 classes",
+    "fashion-mnist": "small CNN, Fashion-MNIST",
 }
 """Columns of the README's table."""
 
