@@ -29,7 +29,7 @@ BAD: dict[str, list[Any]] = {
     "label_smoothing": [-0.1, 1.1, NAN],
     "last_share": [0.0, 1.1, NAN],
     "gradient_passes": [0, 6],
-    "strength": [0.0, -1.0, INFINITY, NAN, "strong", None],
+    "strength": [0.0, -1.0, INFINITY, NAN, "strong"],
     "give_back": [0.2],  # only with a strength that is tuned
     "alpha": ["shuffled"],
     "epochs": [0, -1],
@@ -128,10 +128,31 @@ def test_presets() -> None:
         assert (paper.padding, paper.mirror, paper.image_size) == (4, True, 32)
         assert [share * 300 for share in paper.milestones] == pytest.approx([60, 120, 160, 200, 250])
         assert (paper.train_images, paper.validation) == (None, 0.0)
+        assert (paper.strength, paper.gradient_passes, paper.last_share) == (1, None, 1)
         small = preset("small", model=model, dataset="tiny_imagenet").resolved()
         assert small.width < 1
         assert small.epochs < 300
-        assert small.validation == 0.1
+        assert (small.validation, small.strength) == (0.1, "auto")
+
+
+def test_vwci_tunes_its_strength_if_images_are_held_out() -> None:
+    held_out = Recipe(validation=0.1)
+    tuned = held_out.resolved()
+    assert (tuned.strength, tuned.gradient_passes, tuned.last_share, tuned.give_back) == ("auto", 1, 0.5, 0.2)
+    assert tuned.resolved() == tuned
+    assert replace(held_out, gradient_passes=3).resolved().gradient_passes == 3
+    for fixed in (
+        Recipe(),  # nothing is held out
+        replace(held_out, strength=1.0),
+        replace(held_out, last_share=0.2),  # VWCI*, in one run or from a trained one
+        replace(held_out, start_from="runs/base"),
+        *(replace(held_out, loss=loss) for loss in get_args(LossName) if loss != "vwci"),
+    ):
+        resolved = fixed.resolved()
+        assert (resolved.strength, resolved.gradient_passes) == (1.0, None)
+        assert resolved.is_tuned == (fixed.loss == "adafocal")
+    with pytest.raises(ValueError, match=r"^gradient_passes must lie in \[1, samples\]"):
+        replace(held_out, gradient_passes=0).resolved()
 
 
 def test_digits_are_not_mirrored() -> None:

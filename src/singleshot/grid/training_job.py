@@ -38,6 +38,8 @@ MEASURED_PASSES = 5
 """Number of stochastic passes over the test images, as in the paper."""
 NOT_IN_KEY = ("device", "memory", "compile", "channels_last", "start_from")
 """Recipe fields that change where and how fast a run is computed, not its result."""
+DEFAULTS_IN_KEY = {"strength": 1.0}
+"""Defaults of recipe fields when the first keys were made, where they have changed since."""
 _FIRST_NAMES = {now: before for before, now in RENAMED.items()}  # keys hash the first name of a renamed field
 
 
@@ -51,7 +53,7 @@ class TrainingJob(Job):
 
     @cached_property
     def key(self) -> str:
-        """Hash of the fields that determine the result and differ from the defaults of `Recipe`.
+        """Hash of the fields that determine the result and differ from the first defaults of `Recipe`.
 
         A field added to `Recipe` later, with a default that keeps the old behaviour, changes no key.
         """
@@ -111,7 +113,7 @@ class TrainingJob(Job):
 
 
 def _key_fields(recipe: Recipe) -> dict[str, Any]:
-    defaults = vars(Recipe())
+    defaults = {**vars(Recipe()), **DEFAULTS_IN_KEY}
     changed = {name: value for name, value in vars(recipe).items() if value != defaults[name]}
     return {_FIRST_NAMES.get(name, name): value for name, value in changed.items() if name not in NOT_IN_KEY}
 

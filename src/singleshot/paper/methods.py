@@ -49,7 +49,7 @@ def _smoothing(epsilon: float, **changes: Any) -> dict[str, Any]:
 
 def _vwci(measure: str = "bhattacharyya", samples: int = 5) -> dict[str, Any]:
     # Explicit values: the rows of the paper must not depend on our defaults.
-    return {"loss": "vwci", "samples": samples, "measure": measure}
+    return {"loss": "vwci", "samples": samples, "measure": measure, "strength": 1.0}
 
 
 _ONE_GRADIENT = {"gradient_passes": 1}

@@ -56,7 +56,7 @@ class TrainingLoop:
         if recipe.is_tuned and len(set(dataset.train.labels[validation].tolist())) < 2:
             raise ValueError(
                 f"the {len(validation)} held-out images have a single class, and cannot tune the strength; hold out "
-                "more with --validation"
+                "more with --validation, or fix the strength with --strength 1"
             )
         self.schedule = Schedule(recipe, len(training))
         self.normalization = run.normalization(processes.device)

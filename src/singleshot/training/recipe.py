@@ -79,10 +79,11 @@ class Recipe:
     # Loss
     loss: LossName = "vwci"  # the loss to minimize
     samples: int | None = None  # stochastic passes per step; None: 5 for vwci, 1 for other losses
-    gradient_passes: int | None = None  # how many of them carry gradients; the others only inform alpha; None: all
+    gradient_passes: int | None = None  # how many have gradients, the others only inform alpha; None: all, with auto 1
     measure: MeasureName = "bhattacharyya"  # vwci: disagreement measure that gives each example its weight
     differentiate_alpha: bool = False  # vwci: propagate gradients through the weight
-    strength: float | Literal["auto"] = 1.0  # vwci: above 1 raises all weights; auto: held-out images tune the loss
+    # vwci: above 1 raises all weights; auto: held-out images tune it; None: auto for vwci with held-out images, else 1
+    strength: float | Literal["auto"] | None = None
     give_back: float | None = None  # auto: train on the held-out images, too, in this last fraction; None: 0.2
     alpha: AlphaName = "example"  # vwci: the weight of each example, or one of three ablations
     beta: float = 0.1  # ci: weight of the KL divergence from uniform
@@ -125,12 +126,19 @@ class Recipe:
         """The last fraction of the steps, in which the loss is applied."""
         if self.last_share is not None:
             return self.last_share
-        return 0.2 if self.start_from is not None else 0.5 if self.strength == "auto" else 1.0
+        return 0.2 if self.start_from is not None else 0.5 if self.tunes_strength else 1.0
+
+    @property
+    def tunes_strength(self) -> bool:
+        """Whether held-out images tune the strength; by default for VWCI, unless it is applied only in the end."""
+        if self.strength is not None:
+            return self.strength == "auto"
+        return self.loss == "vwci" and self.validation > 0 and self.last_share is None and self.start_from is None
 
     @property
     def is_tuned(self) -> bool:
         """Whether held-out images tune the loss: its strength, or the γ of adafocal."""
-        return self.strength == "auto" or self.loss == "adafocal"
+        return self.tunes_strength or self.loss == "adafocal"
 
     @property
     def holds_out(self) -> bool:
@@ -140,8 +148,12 @@ class Recipe:
     def resolved(self) -> Recipe:
         """Return the recipe with defaults filled in that depend on other fields; raise ValueError for a bad value."""
         recipe = replace(self, samples=self.passes, last_share=self.share)
+        if self.strength is None:
+            recipe = replace(recipe, strength="auto" if self.tunes_strength else 1.0)
+        if self.tunes_strength and self.gradient_passes is None and self.passes > 1:
+            recipe = replace(recipe, gradient_passes=1)
         if self.is_tuned:
-            share = 0.2 if self.strength == "auto" and self.start_from is None and self.share > 0.2 else 0.0
+            share = 0.2 if self.tunes_strength and self.start_from is None and self.share > 0.2 else 0.0
             give_back = share if self.give_back is None else self.give_back
             recipe = replace(recipe, validation=self.validation or 0.1, give_back=give_back)
         for field, is_valid, requirement in _requirements(recipe):
