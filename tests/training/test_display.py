@@ -171,6 +171,11 @@ def test_the_outcome_of_tuning_is_printed_once() -> None:
     shown.on_strength(80, strength)
     assert f"need temperature {strength.temperature:.3g}, which differs" in written_to(console)
     assert "by more than chance; train longer; from here on" in written_to(console)
+    underconfident = SelfTunedStrength("vwci")
+    underconfident.update(logits=0.1 * calibrated[0].repeat(20, 1), labels=calibrated[1].repeat(20))
+    assert "a weaker loss cannot correct underconfidence; train longer" in tuning_summary(
+        underconfident, given_back=True
+    )
     assert f"export with --temperature {strength.temperature:.3g}" in tuning_summary(strength, given_back=False)
     strength.update(logits=calibrated[0], labels=1 - calibrated[1])
     strength.update(logits=20 * calibrated[0], labels=1 - calibrated[0].argmax(1))

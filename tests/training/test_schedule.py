@@ -215,10 +215,11 @@ def test_adafocal_is_updated_after_every_epoch_from_all_held_out_images() -> Non
 
 
 def test_the_strength_of_the_shortest_run_is_tuned() -> None:
-    for steps in range(1, 40):
-        schedule = Schedule(replace(TUNED, batch_size=1, epochs=steps, last_share=0.25, give_back=0.2), 1)
+    for steps, share in itertools.product(range(1, 40), (0.25, 0.5)):
+        schedule = Schedule(replace(TUNED, batch_size=1, epochs=steps, last_share=share, give_back=0.2), 1)
         assert any(schedule.is_tuned_at(step) for step in range(steps + 1)), steps
         assert schedule.first_loss_step < schedule.give_back_step <= steps
+        assert schedule.give_back_step < steps or schedule.first_loss_step == steps - 1, "nothing is given back"
 
 
 def test_many_held_out_images_tune_in_two_halves() -> None:

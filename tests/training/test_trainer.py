@@ -346,13 +346,14 @@ def assert_same_weights(one: Path, other: Path) -> None:
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-def test_a_strength_is_not_tuned_on_images_that_the_weights_were_trained_on(tmp_path: Path) -> None:
+def test_images_that_the_weights_were_trained_on_are_not_held_out(tmp_path: Path) -> None:
     everything = train(quick(validation=0.0), tmp_path / "everything")
     given_back = train(quick(loss="vwci", samples=2, strength="auto"), tmp_path / "given back")
     held_out = train(quick(validation=0.1), tmp_path / "held out")
     for start in (everything, given_back):
-        with pytest.raises(ValueError, match="trained on images that would be held out to tune the loss"):
-            train(quick(loss="vwci", strength="auto", start_from=str(start.folder)), tmp_path / "star")
+        for strength in ("auto", 1.0):
+            with pytest.raises(ValueError, match="trained on images that this run would hold out"):
+                train(quick(loss="vwci", strength=strength, start_from=str(start.folder)), tmp_path / "star")
     train(quick(loss="vwci", strength="auto", start_from=str(held_out.folder)), tmp_path / "star")
 
 

@@ -144,10 +144,13 @@ def tuning_summary(strength: SelfTunedStrength, *, given_back: bool) -> str:
     outcome = f"strength tuned to {strength:.3g}"
     temperature = strength.temperature or 1.0
     if strength.is_calibrated:
-        return f"{outcome}: the network is calibrated on the held-out images, as far as they can tell{after}"
+        return f"{outcome}: the held-out images show no miscalibration, as far as they can tell{after}"
     if not 0.05 < temperature < 20:
-        return f"{outcome}: on the held-out images the network is no better than chance, or always right{after}"
+        chance = "no better than chance, or always right; train longer, or hold out more"
+        return f"{outcome}: on the held-out images the network is {chance}{after}"
     advice = "train longer" if given_back else f"train longer, or export with --temperature {temperature:.3g}"
+    if temperature < 1:
+        advice = f"a weaker loss cannot correct underconfidence; {advice}"
     return (
         f"{outcome}: the held-out images still need temperature {temperature:.3g}, which differs from 1 by more than "
         f"chance; {advice}{after}"

@@ -90,9 +90,7 @@ class Recipe:
     gamma: float = 0.1  # entropy_ci: weight of the entropy
     label_smoothing: float = 0.1  # label_smoothing: fraction of the target that is uniform
     focus: float = 3.0  # focal, dual_focal: exponent; larger values reduce the weight of well classified examples
-    penalty: float | None = (
-        None  # mmce, mdca, dca, soft_ece, margin_smoothing: weight of the penalty; None: its default
-    )
+    penalty: float | None = None  # weight of mmce, mdca, dca, soft_ece and margin_smoothing; None: their default
     last_share: float | None = None  # apply the loss in this last fraction of the steps; None: 1, for auto 0.5
     start_from: str | None = None  # trained run to take weights from; only the last fraction, default 0.2, is trained
 
@@ -198,7 +196,7 @@ def _requirements(recipe: Recipe) -> list[tuple[str, bool, str]]:
         (
             "give_back",
             recipe.give_back is None or (recipe.is_tuned and 0 <= recipe.give_back < recipe.share),
-            "be null without `strength: auto` or adafocal, and with them at least 0 and less than last_share",
+            "be left out without a tuned strength or adafocal, and lie in [0, last_share) with one",
         ),
         ("alpha", recipe.alpha == "example" or uses_alpha, f"be example for {recipe.loss}, which has no alpha"),
         # Stochastic depth splits a compiled network into graphs whose batch norms torch cannot run twice per backward.

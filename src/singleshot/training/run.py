@@ -153,13 +153,14 @@ class Run:
         if self.recipe.start_from is not None:
             start = Run.open(self.recipe.start_from)
             same = ("dataset", "train_images", "validation")
-            if self.recipe.is_tuned and not (
+            if self.recipe.validation and not (
                 start.recipe.holds_out
                 and all(getattr(start.recipe, name) == getattr(self.recipe, name) for name in same)
             ):
                 raise ValueError(
-                    f"{start.folder} was trained on images that would be held out to tune the loss; train it on the "
-                    f"same images with --validation {self.recipe.validation:g}, without giving them back"
+                    f"{start.folder} was trained on images that this run would hold out; start from a run with "
+                    f"--validation {self.recipe.validation:g} that never trains on them, or hold nothing out with "
+                    "--validation 0"
                 )
             start.checkpoint().load_weights(model)
         return None

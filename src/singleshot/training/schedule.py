@@ -59,7 +59,9 @@ class Schedule:
 
         At least one step has the loss before, so that the strength is tuned.
         """
-        return max(self.first_loss_step + 1, self.steps - int((self.recipe.give_back or 0) * self.steps))
+        if not self.recipe.give_back:
+            return self.steps
+        return max(self.first_loss_step + 1, self.steps - max(1, int(self.recipe.give_back * self.steps)))
 
     def is_tuned_at(self, step: int) -> bool:
         """Whether the loss is tuned after this many steps: several times per epoch, until images are given back."""
