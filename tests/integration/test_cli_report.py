@@ -19,6 +19,7 @@ from singleshot.cli.main import main
 from singleshot.cli.report import report
 from singleshot.data import load_dataset
 from singleshot.evaluation.evaluation import Evaluation
+from singleshot.training import Run
 
 
 @pytest.fixture
@@ -153,7 +154,19 @@ def test_help_loads_neither_torch_nor_jinja2() -> None:
     assert json.loads(done.stdout.splitlines()[-1]) == []
 
 
-TRAIN = ("train", "--dataset", "digits", "--width", "0.0625", "--train-images", "50", "--epochs", "1")
+TRAIN = (
+    "train",
+    "--dataset",
+    "digits",
+    "--width",
+    "0.0625",
+    "--train-images",
+    "50",
+    "--epochs",
+    "1",
+    "--strength",
+    "1",
+)
 
 
 def test_training_ends_with_a_page_and_advice_from_held_out_images(
@@ -178,6 +191,14 @@ def test_training_ends_with_a_page_and_advice_from_held_out_images(
     main([*TRAIN, "--loss", "cross_entropy", "--validation", "0.2", "--output", "ce"])  # has no measure
     assert "Try another." not in capsys.readouterr().out
     assert asked == [10]
+    main([*TRAIN[:-2], "--epochs", "8", "--validation", "0.2", "--output", "tuned"])  # all images are trained on
+    shown = capsys.readouterr().out
+    assert "tuned/report.html (test images)" in shown
+    assert "Try another." not in shown
+    assert Run.open(place / "tuned").recipe.strength == "auto"
+    with pytest.raises(SystemExit, match="2"):
+        main(["evaluate", "tuned", "--weights", "best"])
+    assert "Traceback" not in capsys.readouterr().err
     main([*TRAIN, "--output", "quiet", "--no-report"])
     assert "report.html" not in capsys.readouterr().out
     assert not (place / "quiet" / "report.html").exists()

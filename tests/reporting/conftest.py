@@ -12,6 +12,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from singleshot.training import Recipe, train
 
     folder = tmp_path_factory.mktemp("runs") / "a"
-    recipe = Recipe(dataset="digits", model="resnet18", width=0.0625, train_images=60, validation=0.1, epochs=2)
+    recipe = Recipe(dataset="digits", width=0.0625, train_images=60, validation=0.1, strength=1.0, epochs=2)
     train(recipe, folder)
     return folder

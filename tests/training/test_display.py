@@ -173,7 +173,7 @@ def test_the_outcome_of_tuning_is_printed_once() -> None:
     assert "by more than chance; train longer; from here on" in written_to(console)
     underconfident = SelfTunedStrength("vwci")
     underconfident.update(logits=0.1 * calibrated[0].repeat(20, 1), labels=calibrated[1].repeat(20))
-    assert "a weaker loss cannot correct underconfidence; train longer" in tuning_summary(
+    assert "underconfident, perhaps also with cross-entropy alone; train longer" in tuning_summary(
         underconfident, given_back=True
     )
     assert f"export with --temperature {strength.temperature:.3g}" in tuning_summary(strength, given_back=False)

@@ -141,6 +141,7 @@ def test_vwci_tunes_its_strength_if_images_are_held_out() -> None:
     assert (tuned.strength, tuned.gradient_passes, tuned.last_share, tuned.give_back) == ("auto", 1, 0.5, 0.2)
     assert tuned.resolved() == tuned
     assert replace(held_out, gradient_passes=3).resolved().gradient_passes == 3
+    assert Recipe(loss="label_smoothing", strength="auto", samples=5).resolved().gradient_passes is None
     for fixed in (
         Recipe(),  # nothing is held out
         replace(held_out, strength=1.0),

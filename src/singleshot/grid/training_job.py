@@ -25,7 +25,7 @@ from singleshot.training.display import Callback
 from singleshot.training.distributed import select_device
 from singleshot.training.inference import evaluation_mode, image_batches, logits_of
 from singleshot.training.metrics_log import Record
-from singleshot.training.recipe import RENAMED, Recipe
+from singleshot.training.recipe import ADDED, RENAMED, Recipe
 from singleshot.training.recipe_file import checked_values
 from singleshot.training.run import Run
 from singleshot.training.schedule import load_images, trained_and_held_out
@@ -119,7 +119,7 @@ def _key_fields(recipe: Recipe) -> dict[str, Any]:
 
 
 def _recipe(content: dict[str, Any]) -> Recipe:
-    return Recipe(**checked_values(content, source="recipe")).resolved()
+    return Recipe(**{**ADDED, **checked_values(content, source="recipe")}).resolved()
 
 
 def dataset_name(dataset: str) -> str:

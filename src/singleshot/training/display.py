@@ -150,7 +150,7 @@ def tuning_summary(strength: SelfTunedStrength, *, given_back: bool) -> str:
         return f"{outcome}: on the held-out images the network is {chance}{after}"
     advice = "train longer" if given_back else f"train longer, or export with --temperature {temperature:.3g}"
     if temperature < 1:
-        advice = f"a weaker loss cannot correct underconfidence; {advice}"
+        advice = f"the network is underconfident, perhaps also with cross-entropy alone; {advice}"
     return (
         f"{outcome}: the held-out images still need temperature {temperature:.3g}, which differs from 1 by more than "
         f"chance; {advice}{after}"

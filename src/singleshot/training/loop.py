@@ -54,9 +54,10 @@ class TrainingLoop:
             dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
         )
         if recipe.is_tuned and len(set(dataset.train.labels[validation].tolist())) < 2:
+            otherwise = "fix the strength with --strength 1" if recipe.tunes_strength else "use another --loss"
             raise ValueError(
-                f"the {len(validation)} held-out images have a single class, and cannot tune the strength; hold out "
-                "more with --validation, or fix the strength with --strength 1"
+                f"{len(validation)} held-out image(s) of a single class cannot tune the loss; hold out more with "
+                f"--validation, or {otherwise}"
             )
         self.schedule = Schedule(recipe, len(training))
         self.normalization = run.normalization(processes.device)

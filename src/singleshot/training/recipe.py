@@ -148,7 +148,7 @@ class Recipe:
         recipe = replace(self, samples=self.passes, last_share=self.share)
         if self.strength is None:
             recipe = replace(recipe, strength="auto" if self.tunes_strength else 1.0)
-        if self.tunes_strength and self.gradient_passes is None and self.passes > 1:
+        if self.tunes_strength and self.loss == "vwci" and self.gradient_passes is None:
             recipe = replace(recipe, gradient_passes=1)
         if self.is_tuned:
             share = 0.2 if self.tunes_strength and self.start_from is None and self.share > 0.2 else 0.0

@@ -57,7 +57,7 @@ class Schedule:
     def give_back_step(self) -> int:
         """First step that trains on the held-out images as well; the number of steps if none does.
 
-        At least one step has the loss before, so that the strength is tuned.
+        At least one step has the loss before, so that the strength is tuned; a run of two steps gives nothing back.
         """
         if not self.recipe.give_back:
             return self.steps
