@@ -339,6 +339,12 @@ def cost_cells(network: Network, row: dict[str, str]) -> Iterator[Cell]:
         spent = {seed: one + sum(candidates) for seed, one in spent.items()}
     base = network.values("Baseline")
     yield row["time"], f"{fmean(one / base[seed]['seconds'] for seed, one in spent.items() if seed in base):.1f}×"
+    searched, starts = title == "Label smoothing", title.startswith(r"VWCI\*")
+    yield row["runs"], str(len(BETAS) if r"\[Oracle" in title else 1 + 6 * searched + starts)
+    recipe = next(iter(network.row(title).values()))["recipe"] if r"\[Oracle" not in title else {"validation": 0}
+    held_out, lost = recipe["validation"] or 0.1 * searched, 0 if recipe.get("give_back") else recipe["validation"]
+    for heading, share in (("held out", held_out), ("never trained on", lost)):
+        yield row[heading], f"{share:.0%}" if share else "none"
 
 
 def headline_cells(runs: list[Run], regimes: list[str], row: dict[str, str]) -> Iterator[Cell]:

@@ -114,7 +114,7 @@ def test_a_killed_main_process_ends_the_others_with_a_clear_error(tmp_path: Path
 
 def test_an_interrupted_run_of_two_processes_resumes(tmp_path: Path) -> None:
     stopped, whole = tmp_path / "run", tmp_path / "whole"
-    run = [*TINY, "--loss", "vwci", "--samples", "2", "--epochs", "6", "--output"]
+    run = [*TINY, "--loss", "vwci", "--strength", "1", "--samples", "2", "--epochs", "6", "--output"]
     started = train_group(2, *run, str(stopped))
     wait_for_step(started[0].process.is_alive, stopped, 12)
     os.kill(started[1].pid, signal.SIGTERM)
