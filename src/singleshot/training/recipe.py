@@ -128,7 +128,7 @@ class Recipe:
 
     @property
     def tunes_strength(self) -> bool:
-        """Whether held-out images tune the strength; by default for VWCI, unless it is applied only in the end."""
+        """Whether held-out images tune the strength; by default for VWCI, unless it is applied only at the end."""
         if self.strength is not None:
             return self.strength == "auto"
         return self.loss == "vwci" and self.validation > 0 and self.last_share is None and self.start_from is None
