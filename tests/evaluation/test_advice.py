@@ -1,7 +1,8 @@
-"""Advice for a gap that chance does not explain; a measure is named only where there is evidence for it."""
+"""Advice for a gap that chance does not explain: a tuned strength, then a measure where there is evidence for one."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 import singleshot as ss
 from singleshot.evaluation.evaluation import Evaluation
+from singleshot.training.recipe import Recipe
 
 
 def held_out(confidence: float, accuracy: float, count: int = 1000) -> Evaluation:
@@ -16,39 +18,45 @@ def held_out(confidence: float, accuracy: float, count: int = 1000) -> Evaluatio
     return ss.evaluate(probs, (torch.arange(count) >= accuracy * count).long(), kind="probs", replicates=0)
 
 
+WITH_HELD_OUT = (
+    "a strength that tunes itself (--strength auto, ss.SelfTunedStrength in Python), or a temperature "
+    "(singleshot calibrate, ss.TemperatureScaling in Python)"
+)
+
+
 @pytest.mark.parametrize("measure", ["bhattacharyya", "unbiased"])
-def test_an_overconfident_network_needs_a_stronger_measure(measure: str) -> None:
+def test_an_overconfident_network_needs_a_tuned_strength_or_a_stronger_measure(measure: str) -> None:
     assert ss.advise(held_out(0.9, 0.6), measure=measure) == (
-        "Overconfident by 30 points on held-out examples: try --measure total_variation "
-        '(measure="total_variation" in Python), which regularises more.'
+        f"Overconfident by 30 points on held-out examples: try {WITH_HELD_OUT}. "
+        "If you cannot hold out examples in training, "
+        'try --measure total_variation (measure="total_variation" in Python), '
+        "which regularises more."
     )
 
 
 @pytest.mark.parametrize("measure", ["total_variation", "hellinger"])
-def test_an_underconfident_network_needs_a_weaker_measure(measure: str) -> None:
+def test_an_underconfident_network_needs_a_tuned_strength_or_a_weaker_measure(measure: str) -> None:
     assert ss.advise(held_out(0.6, 0.9), measure=measure) == (
-        "Underconfident by 30 points on held-out examples: try --measure bhattacharyya "
-        '(measure="bhattacharyya" in Python), which regularises less.'
+        f"Underconfident by 30 points on held-out examples: try {WITH_HELD_OUT}. "
+        "If you cannot hold out examples in training, "
+        'try --measure bhattacharyya (measure="bhattacharyya" in Python), '
+        "which regularises less."
     )
-
-
-OTHERWISE = (
-    "a strength that tunes itself (--strength auto, ss.SelfTunedStrength in Python), or a temperature "
-    "(singleshot calibrate, ss.TemperatureScaling in Python)."
-)
 
 
 @pytest.mark.parametrize("measure", ["bhattacharyya", "unbiased", "epistemic"])
 def test_an_underconfident_network_without_a_weaker_measure(measure: str) -> None:
     assert ss.advise(held_out(0.6, 0.9), measure=measure) == (
-        "Underconfident by 30 points on held-out examples: try plain cross-entropy (--loss cross_entropy), " + OTHERWISE
+        "Underconfident by 30 points on held-out examples: try plain cross-entropy (--loss cross_entropy), "
+        + WITH_HELD_OUT
+        + "."
     )
 
 
 @pytest.mark.parametrize("measure", ["total_variation", "hellinger", "epistemic"])
 def test_an_overconfident_network_without_a_stronger_measure(measure: str) -> None:
     assert ss.advise(held_out(0.9, 0.6), measure=measure) == (
-        "Overconfident by 30 points on held-out examples: try " + OTHERWISE
+        "Overconfident by 30 points on held-out examples: try " + WITH_HELD_OUT + "."
     )
 
 
@@ -72,3 +80,13 @@ def test_errors() -> None:
         ss.advise({})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="did not keep; evaluate with replicates=1000"):
         ss.advise(replace(held_out(0.9, 0.6), examples=None))
+
+
+def test_the_flags_that_are_named_exist() -> None:
+    advice = ss.advise(held_out(0.9, 0.6))
+    assert advice is not None
+    flags = re.findall(r"(--\S+) (\w+)[ ,]", advice)
+    assert flags == [("--strength", "auto"), ("--measure", "total_variation")]
+    for flag, value in flags:
+        recipe = replace(Recipe(), **{flag[2:]: value}).resolved()
+        assert getattr(recipe, flag[2:]) == value

@@ -1,4 +1,4 @@
-"""Verdicts on classifiers of known calibration, and advice on the disagreement measure."""
+"""Verdicts on classifiers of known calibration."""
 
 from __future__ import annotations
 

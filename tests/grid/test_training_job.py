@@ -142,7 +142,7 @@ def test_a_tracked_job_has_a_curve_and_details(tmp_path: Path) -> None:
     assert result.curve is not None
     assert [point["epoch"] for point in result.curve] == list(range(1, job.recipe.epochs + 1))
     assert all({"train", "unused"} <= set(point) for point in result.curve)
-    assert set(result.splits) == {"test"}  # the held-out images were trained on in the end
+    assert set(result.splits) == {"test"}  # the held-out images were trained on at the end
     assert result.details is not None
     examples = LoadedRun.open(tmp_path / job.key).evaluate(replicates=0).examples
     assert examples is not None

@@ -1,4 +1,4 @@
-"""Advice on the disagreement measure or on its alternatives, from the calibration on held-out examples."""
+"""Advice on the strength of the VWCI loss or on its alternatives, from the calibration on held-out examples."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from singleshot.uncertainty import MEASURES
 
 WEAK_MEASURES = ("bhattacharyya", "unbiased")
 STRONG_MEASURES = ("total_variation", "hellinger")
-OTHERWISE = (
+WITH_HELD_OUT = (
     "a strength that tunes itself (--strength auto, ss.SelfTunedStrength in Python), or a temperature "
-    "(singleshot calibrate, ss.TemperatureScaling in Python)."
+    "(singleshot calibrate, ss.TemperatureScaling in Python)"
 )
 
 
 def advise(evaluation: Evaluation, *, measure: str = "bhattacharyya") -> str | None:
-    """Suggest a stronger disagreement measure for an overconfident network, a weaker one for an underconfident one.
+    """Suggest what to try if chance does not explain the gap between confidence and accuracy.
 
-    If no such measure is known, suggest a strength that tunes itself, a temperature, or, for an underconfident network,
-    plain cross-entropy. None if the gap between confidence and accuracy is small or chance can explain it. ``singleshot
-    train`` prints the same at its end.
+    A strength that tunes itself on held-out examples or a temperature; a stronger or weaker disagreement measure for
+    those who cannot hold out any; plain cross-entropy if a network is underconfident and no weaker measure is known.
+    None if the gap is small or chance can explain it. ``singleshot train`` prints the same at its end if the strength
+    is fixed and images are held out.
 
     Args:
         evaluation: of a network that was trained with the VWCI loss, on held-out examples. They must not be the test
@@ -33,7 +34,7 @@ def advise(evaluation: Evaluation, *, measure: str = "bhattacharyya") -> str | N
     >>> from singleshot import evaluate
     >>> logits, labels = torch.tensor([[4.0, 0.0]] * 100), torch.tensor([0] * 80 + [1] * 20)
     >>> print(advise(evaluate(logits, labels)).partition(" (")[0])  # .98 confident, .8 accurate
-    Overconfident by 18.2 ± 9 points on held-out examples: try --measure total_variation
+    Overconfident by 18.2 ± 9 points on held-out examples: try a strength that tunes itself
     """
     check_choice("measure", measure, tuple(MEASURES))
     if not isinstance(evaluation, Evaluation):
@@ -47,15 +48,17 @@ def advise(evaluation: Evaluation, *, measure: str = "bhattacharyya") -> str | N
     gap, margin = mean_gap(held_out)
     if abs(gap) - margin <= SMALL:
         return None
-    size = f"{points(abs(gap), margin=margin)} on held-out examples"
+    finding = f"{'Over' if gap > 0 else 'Under'}confident by {points(abs(gap), margin=margin)} on held-out examples"
     if gap > 0 and measure in WEAK_MEASURES:
-        return f"Overconfident by {size}: try {_named(STRONG_MEASURES[0])}, which regularises more."
+        return f"{finding}: try {WITH_HELD_OUT}. {_other_measure(STRONG_MEASURES[0], 'more')}"
     if gap < 0 and measure in STRONG_MEASURES:
-        return f"Underconfident by {size}: try {_named(WEAK_MEASURES[0])}, which regularises less."
+        return f"{finding}: try {WITH_HELD_OUT}. {_other_measure(WEAK_MEASURES[0], 'less')}"
     if gap > 0:
-        return f"Overconfident by {size}: try {OTHERWISE}"
-    return f"Underconfident by {size}: try plain cross-entropy (--loss cross_entropy), {OTHERWISE}"
+        return f"{finding}: try {WITH_HELD_OUT}."
+    return f"{finding}: try plain cross-entropy (--loss cross_entropy), {WITH_HELD_OUT}."
 
 
-def _named(measure: str) -> str:
-    return f'--measure {measure} (measure="{measure}" in Python)'
+def _other_measure(measure: str, regularises: str) -> str:
+    """What is left to choose without held-out examples."""
+    named = f'--measure {measure} (measure="{measure}" in Python)'
+    return f"If you cannot hold out examples in training, try {named}, which regularises {regularises}."

@@ -85,6 +85,6 @@ def _split_images(run: Run, split: str, data_root: Path | None) -> tuple[Images,
     trained, held_out = trained_and_held_out(recipe, dataset.train.labels)
     positions = trained if split == "train" else held_out
     if not len(positions):
-        reason = "was trained on its validation images in the end" if recipe.give_back else "has no validation images"
+        reason = "was trained on its validation images at the end" if recipe.give_back else "has no validation images"
         raise ValueError(f"{run.folder} {reason}; use --split test")
     return dataset.train, positions
