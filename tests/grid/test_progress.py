@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from singleshot.common.files import exclusive
+from singleshot.data import Dataset
 from singleshot.grid.progress import estimate_seconds, progress_of
 from singleshot.grid.store import ResultStore
 from singleshot.paper.methods import job_of
+from singleshot.training.recipe import Recipe
 from small_grids import tiny
 
 BASE = tiny()
@@ -34,3 +36,14 @@ def test_estimates_are_proportional_to_the_steps() -> None:
     assert seconds[long.key] == pytest.approx(10 * seconds[short.key])
     assert seconds[focal.key] == seconds[short.key]  # timed once
     assert 0 < seconds[star.key] < seconds[vwci.key] / 4
+
+
+def test_steps_before_the_loss_are_priced_as_cross_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int, *, cross_entropy: bool) -> float:
+        return 1.0 if cross_entropy or recipe.loss == "cross_entropy" else 100.0
+
+    monkeypatch.setattr("singleshot.grid.progress._seconds_per_step", seconds_per_step)
+    baseline, tuned = job_of(BASE, "held_out_baseline", 0), job_of(BASE, "auto_vwci", 0)
+    seconds = estimate_seconds([baseline, tuned])
+    steps = seconds[baseline.key]
+    assert seconds[tuned.key] == steps // 2 + 100 * (steps - steps // 2)  # the loss starts in the middle

@@ -63,7 +63,14 @@ def estimate_seconds(jobs: Sequence[TrainingJob], *, data_root: Path | None = No
     """Return the estimated training time of each job, by key, in its own process with one thread."""
     torch.set_num_threads(1)
     load = cache(load_dataset)
-    seconds_per_step: dict[tuple[Any, ...], float] = {}
+    timed: dict[tuple[Any, ...], float] = {}
+
+    def timed_once(recipe: Recipe, dataset: Dataset, batch: int, *, cross_entropy: bool) -> float:
+        cost = (cross_entropy, *(getattr(recipe, name) for name in COST_FIELDS))
+        if cost not in timed:
+            timed[cost] = _seconds_per_step(recipe, dataset, batch, cross_entropy=cross_entropy)
+        return timed[cost]
+
     estimates = {}
     for job in jobs:
         recipe = job.recipe
@@ -73,15 +80,16 @@ def estimate_seconds(jobs: Sequence[TrainingJob], *, data_root: Path | None = No
             dataset.train.labels, validation=recipe.validation, train_images=recipe.train_images
         )
         schedule = Schedule(recipe, len(trained))
-        cost = tuple(getattr(recipe, name) for name in COST_FIELDS)
-        if cost not in seconds_per_step:
-            seconds_per_step[cost] = _seconds_per_step(recipe, dataset, schedule.batch)
-        steps = schedule.steps - (schedule.first_loss_step if job.start is not None else 0)
-        estimates[job.key] = steps * seconds_per_step[cost]
+        before_loss = 0 if job.start is not None else schedule.first_loss_step
+        with_loss = schedule.steps - schedule.first_loss_step
+        seconds = with_loss * timed_once(recipe, dataset, schedule.batch, cross_entropy=False)
+        if before_loss > 0:
+            seconds += before_loss * timed_once(recipe, dataset, schedule.batch, cross_entropy=True)
+        estimates[job.key] = seconds
     return estimates
 
 
-def _seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int) -> float:
+def _seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int, *, cross_entropy: bool) -> float:
     processes = Processes.from_environment(recipe.device)
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -91,6 +99,7 @@ def _seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int) -> float:
         seconds = []
         for _ in range(WARM_UP_STEPS + TIMED_STEPS):
             started = time.perf_counter()
-            stepper.advance(images, labels, learning_rate=1e-3)  # reads the loss, which synchronises
+            # Reads the loss, which synchronises.
+            stepper.advance(images, labels, learning_rate=1e-3, cross_entropy=cross_entropy)
             seconds.append(time.perf_counter() - started)
     return median(seconds[WARM_UP_STEPS:])
