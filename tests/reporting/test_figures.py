@@ -216,6 +216,8 @@ def test_280_line_styles_are_distinct() -> None:
     styles = {(style["color"], style["marker"], str(style["linestyle"])) for style in line_styles(280)}
     assert len(styles) == 280
     assert len({style["color"] for style in line_styles(7)}) == 7
+    fills = [style["markerfacecolor"] == style["color"] for style in line_styles(9)]
+    assert fills == [True] * 7 + [False] * 2  # a colour that is used again
     assert len({style["marker"] for style in line_styles(7)}) == 7
 
 

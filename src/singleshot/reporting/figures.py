@@ -204,13 +204,22 @@ def _plot_curves(points: Mapping[str, tuple[Any, Any]], ax: Axes | None, title: 
 def line_styles(count: int) -> list[dict[str, Any]]:
     """Return colour, marker and line style for each of several curves; 280 combinations are distinct.
 
+    Where a colour is used again, the markers are hollow.
+
     >>> [style["marker"] for style in line_styles(2)]
     ['o', 's']
     """
     styles = zip(cycle(_COLOURS), cycle(_MARKERS), cycle(_LINES), strict=False)
     return [
-        {"color": colour, "marker": marker, "linestyle": line, "markersize": 3.5, "linewidth": 1.2}
-        for colour, marker, line in islice(styles, count)
+        {
+            "color": colour,
+            "marker": marker,
+            "markerfacecolor": colour if number < len(_COLOURS) else "white",
+            "linestyle": line,
+            "markersize": 3.5,
+            "linewidth": 1.2,
+        }
+        for number, (colour, marker, line) in enumerate(islice(styles, count))
     ]
 
 
