@@ -141,6 +141,12 @@ def test_the_rule_takes_the_shortest_training_that_memorises_or_that_more_epochs
     assert convergence.selected(tried(0.1, 0.2, 0.3, 0.4, 0.5)) == 300
 
 
+def test_a_baseline_among_the_results_is_not_trained_again() -> None:
+    stored = tracked("baseline", 0)
+    found = convergence.baseline(BASE, store_of(stored), Path("no-data"))
+    assert found == {"curve": stored.curve, "environment": stored.environment}
+
+
 def test_measured_regimes_have_the_epochs_that_the_stored_search_selects() -> None:
     stored = json.loads((ROOT / "results" / "convergence.json").read_text(encoding="utf-8"))
     selected = {regime: convergence.selected(tried) for regime, tried in stored.items()}
