@@ -46,6 +46,7 @@ SETTINGS = {
     "hard-resnet18": {"dataset": "cifar100", "model": "resnet18", "epochs": 60, "image_size": 16, "train_images": 5000},
     "hard-vgg16": {"dataset": "cifar100", "model": "vgg16", "epochs": 60, "image_size": 32, "train_images": 5000},
     "ten-classes": {"dataset": "cifar100", "model": "resnet18", "epochs": 30, "classes": 10, "padding": 0},
+    "ten-classes-augmented": {"dataset": "cifar100", "model": "resnet18", "epochs": 300, "classes": 10, "padding": 2},
     "fashion-mnist": {"dataset": "fashion_mnist", "model": "small_cnn", "epochs": 60, "train_images": 55_000},
     "more-images": {"dataset": "cifar100", "model": "resnet18", "epochs": 30, "train_images": 45_000, "padding": 2},
 }
