@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dask
 import pytest
 from distributed import Client, KilledWorker, LocalCluster, Scheduler
 
@@ -31,6 +32,7 @@ from small_grids import (
     DISTURBED,
     ENDLESS,
     LONG,
+    NEVER_GIVE_UP_WORKERS,
     SHORT,
     Recorder,
     assert_complete,
@@ -44,13 +46,16 @@ from small_grids import (
 @pytest.fixture(scope="module")
 def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A scheduler in this process and two worker processes, which are replaced when they die."""
-    with LocalCluster(
-        processes=True,
-        n_workers=2,
-        threads_per_worker=1,
-        dashboard_address=":0",
-        local_directory=str(tmp_path_factory.mktemp("dask")),
-    ) as started:
+    with (
+        dask.config.set(NEVER_GIVE_UP_WORKERS),
+        LocalCluster(
+            processes=True,
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            local_directory=str(tmp_path_factory.mktemp("dask")),
+        ) as started,
+    ):
         yield started
 
 
