@@ -358,6 +358,18 @@ def headline_cells(runs: list[Run], regimes: list[str], row: dict[str, str]) -> 
             yield cell, f"{accuracy:.1%} · {ece:.3f} · {nll:.3f}{few}"
 
 
+def effect_cells(runs: list[Run], row: dict[str, str]) -> Iterator[Cell]:
+    title = row["ECE"]
+    for regime in row.keys() - {"ECE"}:
+        network = Network(runs, SETTINGS[regime])
+        one, base = network.values(title), network.values("Baseline")
+        if title == "Baseline":
+            yield row[regime], estimate([found["ece"] for found in base.values()])
+        else:
+            each = [found["ece"] - base[seed]["ece"] for seed, found in one.items()]
+            yield row[regime], difference(each, scale=1, digits=3) if len(each) == SEEDS else "—"
+
+
 AGAINST = {"CI, mean over β": "CI, mean ± std over β", "label smoothing (chosen ε)": "Label smoothing"}
 
 
@@ -381,6 +393,8 @@ def cells(runs: list[Run], marker: list[str], row: dict[str, str]) -> Iterator[C
             yield from detail_cells(Network(runs, SETTINGS[regime]), row)
         case ["cost", regime]:
             yield from cost_cells(Network(runs, SETTINGS[regime]), row)
+        case ["effects", *_]:
+            yield from effect_cells(runs, row)
         case ["headline", *names]:
             yield from headline_cells(runs, names, row)
         case [kind, *_] if kind not in ("figure", "alpha"):  # figures have no cells, searches their own files

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from evidence_tables import EVIDENCE_TABLES
+from evidence_tables import EVIDENCE_TABLES, effects_table
 
 from singleshot.common.checks import check_choice
 from singleshot.common.files import write_text
@@ -103,7 +103,7 @@ def _check_markers(page: str) -> None:
         raise ValueError(f"every '{START}… -->' needs its own '{END}' below it, and vice versa")
 
 
-def _generate(marker: str, store: ResultStore, folder: Path) -> str:
+def _generate(marker: str, store: ResultStore, folder: Path) -> str:  # noqa: PLR0911
     match marker.split():
         case ["table", number, dataset, model]:
             return as_markdown(_without_empty_rows(build_table(f"table{number}", _base(dataset, model), SEEDS, store)))
@@ -113,6 +113,8 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:
             return _figure(number, [first, *others], folder)
         case [kind, regime] if kind in EVIDENCE_TABLES and regime in REGIMES:
             return EVIDENCE_TABLES[kind](regime, SEEDS, store)
+        case ["effects", *regimes] if regimes and set(regimes) <= set(REGIMES):
+            return effects_table(regimes, SEEDS, store)
         case ["headline", *regimes] if regimes and set(regimes) <= set(HEADLINE_REGIMES):
             return _headline(regimes, store)
         case ["alpha", *what] if " ".join(what) in SEARCHES:
@@ -122,8 +124,8 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:
         f"unknown marker {marker!r}; use 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
         + ", ".join(f"'{kind} REGIME'" for kind in EVIDENCE_TABLES)
         + ", "
-        "'figure NUMBER DATA MODEL MODEL...', 'figure evidence REGIME REGIME...', 'headline REGIME REGIME...' and "
-        + ", ".join(f"'{f'alpha {what}'.strip()}'" for what in SEARCHES)
+        "'figure NUMBER DATA MODEL MODEL...', 'figure evidence REGIME REGIME...', 'effects REGIME REGIME...', "
+        "'headline REGIME REGIME...' and " + ", ".join(f"'{f'alpha {what}'.strip()}'" for what in SEARCHES)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from singleshot.grid.store import ResultStore
@@ -29,6 +29,24 @@ SUMMARY = (
     *("vwci_total_variation", "vwci_total_variation_one_gradient", "auto_smoothing", "auto_vwci"),
 )
 """The rows of the short table."""
+EFFECTS = (
+    *("passes", "vwci", "smoothing_0.1", "vwci_total_variation_one_gradient"),
+    *("auto_vwci", "auto_smoothing", "ts_case2"),
+)
+"""The rows of the table that compares regimes."""
+
+
+def effects_table(regimes: Sequence[str], seeds: int, store: ResultStore) -> str:
+    """The ECE of each method minus the baseline's in several regimes; a cell needs all seeds."""
+    networks = [Runs(REGIMES[regime].recipe, seeds, store) for regime in regimes]
+    baseline = [str(runs.estimates("baseline")["ece"]) for runs in networks]
+    rows = [[_title(row), *(_effect(runs, row) for runs in networks)] for row in EFFECTS]
+    return markdown_table(["ECE", *regimes], [["Baseline", *baseline], *rows])
+
+
+def _effect(runs: Runs, row: str) -> str:
+    found = runs.differences(row, "baseline")
+    return format_difference("ece", found["ece"]) if found and found["ece"].seeds == runs.seeds else MISSING
 
 
 def _summary(regime: str, seeds: int, store: ResultStore) -> str:

@@ -104,6 +104,20 @@ def test_headline_has_a_row_per_method_and_marks_means_of_fewer_seeds(build: Mod
     assert rows[1] == "| label smoothing, ε = 0.1 | — | — |"
 
 
+def test_effects_are_differences_to_the_baseline_with_all_seeds(build: ModuleType) -> None:
+    page = "<!-- results: effects hard-resnet18 -->\n<!-- end of results -->\n"
+    base = REGIMES["hard-resnet18"].recipe
+    three = [fake(base, method, seed) for method in ("baseline", "vwci") for seed in range(3)]
+    two = [fake(base, "passes", seed) for seed in range(2)]
+    head, _, baseline, *rows = build.page_with_results(page, store_of(*three, *two), DOCS).splitlines()[1:-1]
+    ece = [run.test.compute().ece for run in three]
+    assert head == "| ECE | hard-resnet18 |"
+    assert baseline == f"| Baseline | {Estimate.of(ece[:3])} |"
+    differences = Estimate.of([one - other for one, other in zip(ece[3:], ece[:3], strict=True)])
+    assert f"| VWCI | {format_difference('ece', differences)} |" in rows
+    assert "| Cross-entropy, T = 5 | — |" in rows
+
+
 def test_measures_are_sorted_by_mean_nll_over_common_networks(build: ModuleType) -> None:
     row = {"seed": 0, "ece": 0.25}
     rows = [
