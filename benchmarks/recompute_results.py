@@ -63,7 +63,10 @@ def recipe_of(content: dict[str, Any]) -> dict[str, Any]:
 def load() -> list[Run]:
     runs = []
     for path in sorted((ROOT / "results" / "runs").rglob("*.json")):
-        run = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            run = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            sys.exit(f"{path.relative_to(ROOT)} is damaged ({error}); restore it with git")
         run["recipe"] = recipe_of(run["recipe"])
         runs.append(run)
     return runs

@@ -47,3 +47,9 @@ def test_steps_before_the_loss_are_priced_as_cross_entropy(monkeypatch: pytest.M
     seconds = estimate_seconds([baseline, tuned])
     steps = seconds[baseline.key]
     assert seconds[tuned.key] == steps // 2 + 100 * (steps - steps // 2)  # the loss starts in the middle
+
+
+@pytest.mark.parametrize("method", ["auto_vwci", "auto_smoothing", "adafocal"])
+def test_a_tuned_loss_can_be_timed_alone(method: str) -> None:
+    job = job_of(BASE, method, 0)
+    assert estimate_seconds([job])[job.key] > 0

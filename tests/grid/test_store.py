@@ -102,6 +102,12 @@ DAMAGED = {
         damaged(lambda c: c["rescaled"]["calibration"]["sums"].update(nll="nan")),
         "damaged result",
     ),
+    "another metric": (
+        damaged(lambda c: c["splits"]["test"]["metrics"].update(ece=0.5)),
+        "its ece is 0.5, but its sums",
+    ),
+    "text for a metric": (damaged(lambda c: c["rescaled"]["metrics"].update(nll="high")), "damaged result"),
+    "no metrics": (damaged(lambda c: c["splits"]["test"].pop("metrics")), "damaged result"),
     "text for seconds": (damaged(lambda c: c.update(seconds="long")), "damaged result"),
     "no seconds": (damaged(lambda c: c.update(seconds=float("nan"))), "damaged result"),
     "negative time": (damaged(lambda c: c.update(cpu_seconds=-1)), "damaged result"),

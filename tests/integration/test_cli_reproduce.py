@@ -239,3 +239,6 @@ def test_folders_without_valid_results_are_not_verified(
     with pytest.raises(SystemExit):
         main(["reproduce", "fig2", "--results", str(tmp_path)])
     assert "--results is only for" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["reproduce", "verify", "--results", str(tmp_path), "--regime", "ten-classes"])
+    assert "--regime is only for" in capsys.readouterr().err

@@ -81,6 +81,10 @@ def reproduce(  # noqa: PLR0917
     check_seeds_and_jobs(seeds, jobs)
     if (engine == "dask") != (scheduler is not None):
         raise ValueError("--engine dask and --scheduler tcp://HOST:PORT go together: give both, or neither")
+    if experiment != "evidence" and regime:
+        raise ValueError("--regime is only for `singleshot reproduce evidence`")
+    if experiment != "verify" and results is not None:
+        raise ValueError("--results is only for `singleshot reproduce verify`")
     from singleshot.cli.grid_display import output_folder, raise_failures, run_and_show, show_plan, show_status
     from singleshot.common.environment import usable_cores
     from singleshot.paper.experiments import EXPERIMENTS, GridRequest
@@ -94,10 +98,6 @@ def reproduce(  # noqa: PLR0917
 
         verify(results or output / "results", output, jobs=jobs or usable_cores(), data_root=data_root, as_json=as_json)
         return
-    if results is not None:
-        raise ValueError("--results is only for `singleshot reproduce verify`")
-    if experiment != "evidence" and regime:
-        raise ValueError("--regime is only for `singleshot reproduce evidence`")
     if experiment == "evidence" and (dataset or model):
         raise ValueError("evidence takes --regime instead of --dataset and --model")
     wanted = tuple(EXPERIMENTS) if experiment == "all" else (experiment,)

@@ -157,6 +157,10 @@ class Result:
             job = job_type.from_dict(content)
             splits = {name: split["calibration"] for name, split in content["splits"].items()}
             result = msgspec.convert({**content, "job": job, "splits": splits}, cls, dec_hook=_decode)
+            for name, split in content["splits"].items():
+                _check_metrics(split["metrics"], result.splits[name])
+            if result.rescaled is not None:
+                _check_metrics(content["rescaled"]["metrics"], result.rescaled.calibration)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f"{source}: damaged result ({error})") from None
         if content.get("key") != job.key:
@@ -165,10 +169,17 @@ class Result:
 
 
 def _with_metrics(calibration: Calibration) -> dict[str, Any]:
-    """Return the state with its metrics; only the state is read back."""
+    """Return the state with its metrics, which are only compared with it when they are read back."""
     metrics = calibration.compute().to_dict()
     del metrics["bins"]
     return {"metrics": metrics, "calibration": calibration.to_dict()}
+
+
+def _check_metrics(metrics: dict[str, Any], calibration: Calibration) -> None:
+    """Raise ValueError if stored metrics are not those of the stored state: one of the two was changed."""
+    for name, value in calibration.compute().metrics().items():
+        if not math.isclose(metrics.get(name, value), value, rel_tol=1e-6, abs_tol=1e-9):
+            raise ValueError(f"its {name} is {metrics[name]}, but its sums give {value}")
 
 
 def _decode(kind: type, value: Any) -> Any:

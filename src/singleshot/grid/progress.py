@@ -21,7 +21,7 @@ from singleshot.training.distributed import Processes
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import Run, RunInfo
 from singleshot.training.schedule import Schedule
-from singleshot.training.step import Stepper
+from singleshot.training.step import Stepper, first_strength
 
 WARM_UP_STEPS, TIMED_STEPS = 2, 5
 COST_FIELDS = (
@@ -96,10 +96,10 @@ def _seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int, *, cross_ent
         stepper = Stepper(Run(Path(), recipe, RunInfo.of(dataset, {})).new_model(), recipe, processes)
         images = torch.randn(batch, dataset.channels, recipe.image_size, recipe.image_size, device=processes.device)
         labels = torch.randint(0, len(dataset.class_names), (batch,), device=processes.device)
-        seconds = []
+        strength, seconds = first_strength(recipe), []
         for _ in range(WARM_UP_STEPS + TIMED_STEPS):
             started = time.perf_counter()
             # Reads the loss, which synchronises.
-            stepper.advance(images, labels, learning_rate=1e-3, cross_entropy=cross_entropy)
+            stepper.advance(images, labels, learning_rate=1e-3, cross_entropy=cross_entropy, strength=strength)
             seconds.append(time.perf_counter() - started)
     return median(seconds[WARM_UP_STEPS:])

@@ -15,10 +15,8 @@ from torch import Tensor, nn
 from singleshot.common.errors import StoppedError
 from singleshot.common.splits import split_training
 from singleshot.data import Dataset, Images
-from singleshot.losses import AdaptiveGamma
 from singleshot.metrics import CalibrationResult
 from singleshot.sampling.state import random_state
-from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training.checkpoint import Best, Checkpoint, EpochSums, TrainingState
 from singleshot.training.display import Callback, EpochEvaluation
 from singleshot.training.distributed import Processes, ProcessLostError, lost_process_errors
@@ -28,7 +26,7 @@ from singleshot.training.metrics_log import LOG_INTERVAL, LogStart
 from singleshot.training.recipe_file import recipe_text
 from singleshot.training.run import Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed, unused_positions
-from singleshot.training.step import DivergedError, Stepper
+from singleshot.training.step import DivergedError, Stepper, first_strength
 
 MAX_TRACKED = 5000  # images of a part that is tracked
 TUNING_RECORD = ("temperature", "score", "gammas")  # what the log records of an update from held-out images
@@ -68,9 +66,7 @@ class TrainingLoop:
         if processes.any(processes.broadcast_text(mine) != mine):
             raise ValueError("the processes have different recipes or images; check their flags and data roots")
         self.dataset, self.held_out = dataset, validation
-        self.strength: SelfTunedStrength | AdaptiveGamma | None = None
-        if recipe.is_tuned:
-            self.strength = AdaptiveGamma() if recipe.loss == AdaptiveGamma.loss else SelfTunedStrength(recipe.loss)
+        self.strength = first_strength(recipe)
         # Only the main process reads files: Stepper broadcasts the weights, and _restore the rest.
         last = processes.on_main(lambda: run.load_first_weights(model))
         self.stepper = Stepper(model, recipe, processes)

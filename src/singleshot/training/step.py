@@ -12,15 +12,23 @@ import torch
 from torch import Tensor, nn
 
 from singleshot.common.checks import values_can_be_read
-from singleshot.losses import create_loss, gather_batch
+from singleshot.losses import AdaptiveGamma, create_loss, gather_batch
 from singleshot.losses.registry import LOSSES
 from singleshot.losses.vwci import vwci_loss_and_alpha
 from singleshot.sampling import sample
+from singleshot.self_tuning import SelfTunedStrength
 from singleshot.training.distributed import Processes, lost_process_errors
 from singleshot.training.recipe import STRENGTHS, Recipe
 from singleshot.uncertainty import DisagreementMeasure, normalized_variance, resolve_measure
 
 CROSS_ENTROPY = Recipe(loss="cross_entropy")  # loss and passes of the steps before the last share
+
+
+def first_strength(recipe: Recipe) -> SelfTunedStrength | AdaptiveGamma | None:
+    """Return the strength of a loss that is tuned, before its first update; None: the recipe's strength is fixed."""
+    if not recipe.is_tuned:
+        return None
+    return AdaptiveGamma() if recipe.loss == AdaptiveGamma.loss else SelfTunedStrength(recipe.loss)
 
 
 def loss_and_alpha(
