@@ -1,4 +1,4 @@
-# make quickstart   install, then compare an overconfident network with calibrated ones (a minute)
+# make quickstart   install, then compare six ways to train a small network (a minute)
 # make test         install, then run every test; a skipped test prints what it needs
 # make lint         check style, types and the direction of imports
 # make docs-site    build the documentation site into site/, strictly; open site/index.html

@@ -35,7 +35,7 @@ RESUMABLE = ("quickstart", "train", "reproduce", "data fetch")
 FIRST_STEPS = """\
 singleshot: how far can a classifier's confidence be trusted?
 
-  singleshot quickstart                 compare an overconfident network with calibrated ones (a minute)
+  singleshot quickstart                 compare six ways to train a small network (a minute)
   singleshot evaluate predictions.csv   measure the calibration of your own predictions
   singleshot train --dataset digits     train a network with VWCI
   singleshot --help                     list all commands"""
