@@ -112,6 +112,14 @@ def test_a_dumb_terminal_gets_plain_lines(clock: list[float]) -> None:
     assert written_to(console).splitlines() == ["epoch 1/300, step 60: loss 1.250  acc 0.500  128 img/s  4:09:30 left"]
 
 
+def test_a_finished_run_is_not_resumed() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    shown = Display(console)
+    shown.on_start(SCHEDULE, 30_000)
+    shown.on_end()
+    assert written_to(console).splitlines() == ["all 30000 steps are finished"]
+
+
 @pytest.mark.parametrize("console", [Console(file=io.StringIO(), width=200), terminal(200)])
 def test_a_run_resumed_before_an_evaluation_has_no_averages_yet(console: Console) -> None:
     shown = Display(console)

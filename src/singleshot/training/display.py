@@ -78,7 +78,9 @@ class Display(Callback):
         self._times = deque([self._last_line], maxlen=WINDOW + 1)
         self._results: deque[StepResult] = deque(maxlen=WINDOW)
         self._speed = self._evaluation = self._strength = ""
-        if step > schedule.first_step:
+        if step == schedule.steps:
+            self._print(f"all {step} steps are finished")
+        elif step > schedule.first_step:
             self._print(f"resuming after step {step} of {schedule.steps}")
         if self._is_live:
             columns = TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[speed]}")
