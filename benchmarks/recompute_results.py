@@ -366,11 +366,13 @@ def effect_cells(runs: list[Run], row: dict[str, str]) -> Iterator[Cell]:
     for regime in row.keys() - {"ECE"}:
         network = Network(runs, SETTINGS[regime])
         one, base = network.values(title), network.values("Baseline")
-        if title == "Baseline":
+        if len(one.keys() & base.keys()) < SEEDS:
+            yield row[regime], "—"
+        elif title == "Baseline":
             yield row[regime], estimate([found["ece"] for found in base.values()])
         else:
             each = [found["ece"] - base[seed]["ece"] for seed, found in one.items()]
-            yield row[regime], difference(each, scale=1, digits=3) if len(each) == SEEDS else "—"
+            yield row[regime], difference(each, scale=1, digits=3)
 
 
 AGAINST = {"CI, mean over β": "CI, mean ± std over β", "label smoothing (chosen ε)": "Label smoothing"}

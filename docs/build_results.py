@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -103,7 +103,7 @@ def _check_markers(page: str) -> None:
         raise ValueError(f"every '{START}… -->' needs its own '{END}' below it, and vice versa")
 
 
-def _generate(marker: str, store: ResultStore, folder: Path) -> str:  # noqa: PLR0911
+def _generate(marker: str, store: ResultStore, folder: Path) -> str:
     match marker.split():
         case ["table", number, dataset, model]:
             return as_markdown(_without_empty_rows(build_table(f"table{number}", _base(dataset, model), SEEDS, store)))
@@ -113,10 +113,8 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:  # noqa: PL
             return _figure(number, [first, *others], folder)
         case [kind, regime] if kind in EVIDENCE_TABLES and regime in REGIMES:
             return EVIDENCE_TABLES[kind](regime, SEEDS, store)
-        case ["effects", *regimes] if regimes and set(regimes) <= set(REGIMES):
-            return effects_table(regimes, SEEDS, store)
-        case ["headline", *regimes] if regimes and set(regimes) <= set(HEADLINE_REGIMES):
-            return _headline(regimes, store)
+        case [kind, *regimes] if kind in ACROSS_REGIMES and regimes and set(regimes) <= set(REGIMES):
+            return ACROSS_REGIMES[kind](regimes, SEEDS, store)
         case ["alpha", *what] if " ".join(what) in SEARCHES:
             file, convert = SEARCHES[" ".join(what)]
             return convert(json.loads((ROOT / "results" / file).read_text(encoding="utf-8")))
@@ -124,8 +122,10 @@ def _generate(marker: str, store: ResultStore, folder: Path) -> str:  # noqa: PL
         f"unknown marker {marker!r}; use 'table NUMBER DATA MODEL', 'versus METHOD DATA MODEL', "
         + ", ".join(f"'{kind} REGIME'" for kind in EVIDENCE_TABLES)
         + ", "
-        "'figure NUMBER DATA MODEL MODEL...', 'figure evidence REGIME REGIME...', 'effects REGIME REGIME...', "
-        "'headline REGIME REGIME...' and " + ", ".join(f"'{f'alpha {what}'.strip()}'" for what in SEARCHES)
+        "'figure NUMBER DATA MODEL MODEL...', 'figure evidence REGIME REGIME...', "
+        + ", ".join(f"'{kind} REGIME REGIME...'" for kind in ACROSS_REGIMES)
+        + " and "
+        + ", ".join(f"'{f'alpha {what}'.strip()}'" for what in SEARCHES)
     )
 
 
@@ -196,11 +196,11 @@ def _seen(rows: list[dict[str, Any]]) -> str:
     return markdown_table(["network", *columns.values()], lines)
 
 
-def _headline(regimes: list[str], store: ResultStore) -> str:
+def _headline(regimes: Sequence[str], seeds: int, store: ResultStore) -> str:
     """Accuracy, ECE and NLL of the main methods in several regimes; means of fewer seeds are marked."""
-    networks = [Runs(REGIMES[regime].recipe, SEEDS, store) for regime in regimes]
+    networks = [Runs(REGIMES[regime].recipe, seeds, store) for regime in regimes]
     rows = [[title, *(_headline_cell(runs, method) for runs in networks)] for method, title in HEADLINE.items()]
-    return markdown_table(["accuracy · ECE · NLL", *(HEADLINE_REGIMES[regime] for regime in regimes)], rows)
+    return markdown_table(["accuracy · ECE · NLL", *(HEADLINE_REGIMES.get(regime, regime) for regime in regimes)], rows)
 
 
 def _headline_cell(runs: Runs, method: str) -> str:
@@ -246,6 +246,11 @@ def _base(dataset: str, model: str) -> Recipe:
     return base_recipe("small", dataset=dataset, model=model)
 
 
+ACROSS_REGIMES: dict[str, Callable[[Sequence[str], int, ResultStore], str]] = {
+    "headline": _headline,
+    "effects": effects_table,
+}
+"""Tables with a column per regime, by the first word of their marker."""
 SEARCHES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], str]]] = {
     "": ("alpha_search.json", _alpha),
     "cifar100": ("alpha_cifar.json", partial(_validated, column="model")),

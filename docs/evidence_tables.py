@@ -39,14 +39,15 @@ EFFECTS = (
 def effects_table(regimes: Sequence[str], seeds: int, store: ResultStore) -> str:
     """The ECE of each method minus the baseline's in several regimes; a cell needs all seeds."""
     networks = [Runs(REGIMES[regime].recipe, seeds, store) for regime in regimes]
-    baseline = [str(runs.estimates("baseline")["ece"]) for runs in networks]
-    rows = [[_title(row), *(_effect(runs, row) for runs in networks)] for row in EFFECTS]
-    return markdown_table(["ECE", *regimes], [["Baseline", *baseline], *rows])
+    rows = [[_title(row), *(_effect(runs, row) for runs in networks)] for row in ("baseline", *EFFECTS)]
+    return markdown_table(["ECE", *regimes], rows)
 
 
 def _effect(runs: Runs, row: str) -> str:
-    found = runs.differences(row, "baseline")
-    return format_difference("ece", found["ece"]) if found and found["ece"].seeds == runs.seeds else MISSING
+    found = runs.estimates(row) if row == "baseline" else runs.differences(row, "baseline")
+    if not found or found["ece"].seeds < runs.seeds:
+        return MISSING
+    return str(found["ece"]) if row == "baseline" else format_difference("ece", found["ece"])
 
 
 def _summary(regime: str, seeds: int, store: ResultStore) -> str:

@@ -30,9 +30,9 @@ LONG = job_of(tiny(epochs=25), "baseline", seed=1)
 """Long enough to be interrupted."""
 ENDLESS = job_of(tiny(epochs=100_000), "baseline", seed=0)
 DISTURBED = job_of(tiny(epochs=12), "vwci", seed=0)
-NEVER_GIVE_UP_WORKERS = {"distributed.deploy.lost-worker-timeout": "1 hour"}
-"""For a dask cluster whose workers are killed: 15 s after a worker died, dask looks for its replacement, and removes
-the worker for good if the replacement has just been killed, too."""
+KEEP_LOST_WORKERS = {"distributed.deploy.lost-worker-timeout": "1 hour"}
+"""For a dask cluster whose workers are killed: 15 s after a worker died, dask checks whether its replacement is
+connected. If a test has just killed that one as well, dask removes the worker for good."""
 
 
 def failing_job(tmp_path: Path) -> TrainingJob:

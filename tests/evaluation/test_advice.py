@@ -82,11 +82,20 @@ def test_errors() -> None:
         ss.advise(replace(held_out(0.9, 0.6), examples=None))
 
 
-def test_the_flags_that_are_named_exist() -> None:
-    advice = ss.advise(held_out(0.9, 0.6))
+@pytest.mark.parametrize(
+    ("measure", "confidence", "accuracy", "named"),
+    [
+        ("bhattacharyya", 0.9, 0.6, [("--strength", "auto"), ("--measure", "total_variation")]),
+        ("total_variation", 0.6, 0.9, [("--strength", "auto"), ("--measure", "bhattacharyya")]),
+        ("bhattacharyya", 0.6, 0.9, [("--loss", "cross_entropy"), ("--strength", "auto")]),
+    ],
+)
+def test_the_flags_that_are_named_exist(
+    measure: str, confidence: float, accuracy: float, named: list[tuple[str, str]]
+) -> None:
+    advice = ss.advise(held_out(confidence, accuracy), measure=measure)
     assert advice is not None
-    flags = re.findall(r"(--\S+) (\w+)[ ,]", advice)
-    assert flags == [("--strength", "auto"), ("--measure", "total_variation")]
-    for flag, value in flags:
+    assert re.findall(r"(--\w+) (\w+)", advice) == named
+    for flag, value in named:
         recipe = replace(Recipe(), **{flag[2:]: value}).resolved()
         assert getattr(recipe, flag[2:]) == value

@@ -31,8 +31,8 @@ from singleshot.paper import methods
 from small_grids import (
     DISTURBED,
     ENDLESS,
+    KEEP_LOST_WORKERS,
     LONG,
-    NEVER_GIVE_UP_WORKERS,
     SHORT,
     Recorder,
     assert_complete,
@@ -47,7 +47,7 @@ from small_grids import (
 def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A scheduler in this process and two worker processes, which are replaced when they die."""
     with (
-        dask.config.set(NEVER_GIVE_UP_WORKERS),
+        dask.config.set(KEEP_LOST_WORKERS),
         LocalCluster(
             processes=True,
             n_workers=2,

@@ -39,8 +39,8 @@ def test_estimates_are_proportional_to_the_steps() -> None:
 
 
 def test_steps_before_the_loss_are_priced_as_cross_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int, *, cross_entropy: bool) -> float:
-        return 1.0 if cross_entropy or recipe.loss == "cross_entropy" else 100.0
+    def seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int) -> float:
+        return 100.0 if recipe.loss == "vwci" else 1.0
 
     monkeypatch.setattr("singleshot.grid.progress._seconds_per_step", seconds_per_step)
     baseline, tuned = job_of(BASE, "held_out_baseline", 0), job_of(BASE, "auto_vwci", 0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from fake_results import fake_result
 from singleshot.grid.job import Result
 from singleshot.grid.store import ResultStore
 from singleshot.grid.training_job import TrainingJob
+from singleshot.metrics import Calibration
 from singleshot.paper.methods import base_recipe, job_of
 
 BASE = base_recipe("small", dataset="digits", model="resnet18")
@@ -69,6 +71,18 @@ def test_a_file_without_the_environment_of_the_evaluation_is_read() -> None:
 def test_the_environment_of_the_evaluation_is_kept() -> None:
     elsewhere = replace(result(), measured_in={"revision": "abc"})
     assert Result.from_dict(elsewhere.to_dict(), TrainingJob, "new").measured_in == {"revision": "abc"}
+
+
+def test_an_infinite_nll_can_be_read_back() -> None:
+    certain = Calibration(bins=20)
+    certain.update(probs=torch.tensor([[1.0, 0.0]]), labels=torch.tensor([1]))
+    wrong = replace(result(), splits={"test": certain})
+    content = json.loads(json.dumps(wrong.to_dict()))
+    assert content["splits"]["test"]["metrics"]["nll"] is None
+    assert Result.from_dict(content, TrainingJob, "new").test.compute().nll == math.inf
+    content["splits"]["test"]["metrics"]["nll"] = 2.0
+    with pytest.raises(ValueError, match=r"its nll is 2\.0, but its sums give None"):
+        Result.from_dict(content, TrainingJob, "new")
 
 
 def damaged(change: Any) -> str:

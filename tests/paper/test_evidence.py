@@ -152,7 +152,6 @@ def test_measured_regimes_have_the_epochs_that_the_stored_search_selects() -> No
     selected = {regime: convergence.selected(tried) for regime, tried in stored.items()}
     store = ResultStore.open(ROOT / "results" / "runs")
     measured = [name for name, regime in REGIMES.items() if job_of(regime.recipe, "baseline", 0) in store]
-    assert REGIME in measured
-    for regime in measured:
-        if regime != "more-images":  # 30 epochs without a search, which would take hours; the page says so
-            assert selected[regime] == REGIMES[regime].recipe.epochs, regime
+    assert set(measured) - selected.keys() <= {"more-images"}  # its search would take hours; the page says so
+    for regime in selected.keys() & set(measured):
+        assert selected[regime] == REGIMES[regime].recipe.epochs, regime

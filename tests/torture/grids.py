@@ -16,7 +16,7 @@ from singleshot.grid.engine import run_grid
 from singleshot.grid.local_engine import LocalEngine
 from singleshot.grid.store import ResultStore
 from singleshot.paper.methods import job_of
-from small_grids import NEVER_GIVE_UP_WORKERS, numbers, tiny
+from small_grids import KEEP_LOST_WORKERS, numbers, tiny
 from torture.tally import Tally
 
 JOBS = [job_of(tiny(epochs=3), "vwci", seed=0), job_of(tiny(epochs=2), "baseline", seed=1)]
@@ -45,7 +45,7 @@ def killed_dask_workers(tally: Tally) -> None:
     from singleshot.grid.dask_engine import DaskEngine
 
     with (
-        dask.config.set(NEVER_GIVE_UP_WORKERS),
+        dask.config.set(KEEP_LOST_WORKERS),
         LocalCluster(
             processes=True,
             n_workers=1,

@@ -117,7 +117,7 @@ def test_a_finished_run_is_not_resumed() -> None:
     shown = Display(console)
     shown.on_start(SCHEDULE, 30_000)
     shown.on_end()
-    assert written_to(console).splitlines() == ["all 30000 steps are finished"]
+    assert written_to(console).splitlines() == ["nothing left to train: all 30000 steps are done"]
 
 
 @pytest.mark.parametrize("console", [Console(file=io.StringIO(), width=200), terminal(200)])

@@ -91,12 +91,12 @@ def _print_table(summaries: list[MethodSummary], seeds: int) -> None:
     from singleshot.paper.quickstart import Setting, table_rows
 
     console = Console()
-    best = " Best value bold." if console.is_terminal else ""
+    note = " Best value bold." if console.is_terminal else ""
     if not console.is_terminal:
         console = Console(width=120)  # no wrapping in a file or a pipe
     table = Table(
         title=f"Digits, {Setting().train_images} training images: mean ± standard error over {amount(seeds, 'seed')}",
-        caption=f"Test images, one forward pass each. ECE, MCE, NLL, Brier: lower is better.{best}",
+        caption=f"Test images, one forward pass each. ECE, MCE, NLL, Brier: lower is better.{note}",
         box=None,  # without lines it fits a terminal of 80 columns
         pad_edge=False,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -21,7 +22,7 @@ from singleshot.training.distributed import Processes
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import Run, RunInfo
 from singleshot.training.schedule import Schedule
-from singleshot.training.step import Stepper, first_strength
+from singleshot.training.step import Stepper, initial_strength
 
 WARM_UP_STEPS, TIMED_STEPS = 2, 5
 COST_FIELDS = (
@@ -65,10 +66,10 @@ def estimate_seconds(jobs: Sequence[TrainingJob], *, data_root: Path | None = No
     load = cache(load_dataset)
     timed: dict[tuple[Any, ...], float] = {}
 
-    def timed_once(recipe: Recipe, dataset: Dataset, batch: int, *, cross_entropy: bool) -> float:
-        cost = (cross_entropy, *(getattr(recipe, name) for name in COST_FIELDS))
+    def timed_once(recipe: Recipe, dataset: Dataset, batch: int) -> float:
+        cost = tuple(getattr(recipe, name) for name in COST_FIELDS)
         if cost not in timed:
-            timed[cost] = _seconds_per_step(recipe, dataset, batch, cross_entropy=cross_entropy)
+            timed[cost] = _seconds_per_step(recipe, dataset, batch)
         return timed[cost]
 
     estimates = {}
@@ -82,24 +83,24 @@ def estimate_seconds(jobs: Sequence[TrainingJob], *, data_root: Path | None = No
         schedule = Schedule(recipe, len(trained))
         before_loss = 0 if job.start is not None else schedule.first_loss_step
         with_loss = schedule.steps - schedule.first_loss_step
-        seconds = with_loss * timed_once(recipe, dataset, schedule.batch, cross_entropy=False)
+        seconds = with_loss * timed_once(recipe, dataset, schedule.batch)
         if before_loss > 0:
-            seconds += before_loss * timed_once(recipe, dataset, schedule.batch, cross_entropy=True)
+            plain = replace(recipe, loss="cross_entropy", strength=1.0, samples=1, gradient_passes=None)
+            seconds += before_loss * timed_once(plain, dataset, schedule.batch)
         estimates[job.key] = seconds
     return estimates
 
 
-def _seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int, *, cross_entropy: bool) -> float:
+def _seconds_per_step(recipe: Recipe, dataset: Dataset, batch: int) -> float:
     processes = Processes.from_environment(recipe.device)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         stepper = Stepper(Run(Path(), recipe, RunInfo.of(dataset, {})).new_model(), recipe, processes)
         images = torch.randn(batch, dataset.channels, recipe.image_size, recipe.image_size, device=processes.device)
         labels = torch.randint(0, len(dataset.class_names), (batch,), device=processes.device)
-        strength, seconds = first_strength(recipe), []
+        strength, seconds = initial_strength(recipe), []
         for _ in range(WARM_UP_STEPS + TIMED_STEPS):
             started = time.perf_counter()
-            # Reads the loss, which synchronises.
-            stepper.advance(images, labels, learning_rate=1e-3, cross_entropy=cross_entropy, strength=strength)
+            stepper.advance(images, labels, learning_rate=1e-3, strength=strength)  # reads the loss, which synchronises
             seconds.append(time.perf_counter() - started)
     return median(seconds[WARM_UP_STEPS:])

@@ -26,9 +26,9 @@ MAIN_ROWS = (
     *("baseline", "ts_case1", "ts_case2", "smoothing_0.05", "smoothing_0.1", "passes", "vwci", "vwci_one_gradient"),
     *("vwci_total_variation", "vwci_total_variation_one_gradient", "auto_smoothing", "auto_vwci"),
 )
+# For the two regimes in which a run with VWCI takes 40 minutes and more.
 AUGMENTED_ROWS = ("baseline", "ts_case1", "smoothing_0.1", "passes", "vwci", "auto_vwci")
 FEW_ROWS = ("baseline", "ts_case1", "smoothing_0.1", "vwci")
-"""These two are for regimes whose longest run takes 40 minutes."""
 
 
 @dataclass(frozen=True)

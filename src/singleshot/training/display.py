@@ -79,7 +79,7 @@ class Display(Callback):
         self._results: deque[StepResult] = deque(maxlen=WINDOW)
         self._speed = self._evaluation = self._strength = ""
         if step == schedule.steps:
-            self._print(f"all {step} steps are finished")
+            self._print(f"nothing left to train: all {step} steps are done")
         elif step > schedule.first_step:
             self._print(f"resuming after step {step} of {schedule.steps}")
         if self._is_live:

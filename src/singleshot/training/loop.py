@@ -26,7 +26,7 @@ from singleshot.training.metrics_log import LOG_INTERVAL, LogStart
 from singleshot.training.recipe_file import recipe_text
 from singleshot.training.run import Run
 from singleshot.training.schedule import Schedule, TrainingBatches, derived_seed, unused_positions
-from singleshot.training.step import DivergedError, Stepper, first_strength
+from singleshot.training.step import DivergedError, Stepper, initial_strength
 
 MAX_TRACKED = 5000  # images of a part that is tracked
 TUNING_RECORD = ("temperature", "score", "gammas")  # what the log records of an update from held-out images
@@ -66,7 +66,7 @@ class TrainingLoop:
         if processes.any(processes.broadcast_text(mine) != mine):
             raise ValueError("the processes have different recipes or images; check their flags and data roots")
         self.dataset, self.held_out = dataset, validation
-        self.strength = first_strength(recipe)
+        self.strength = initial_strength(recipe)
         # Only the main process reads files: Stepper broadcasts the weights, and _restore the rest.
         last = processes.on_main(lambda: run.load_first_weights(model))
         self.stepper = Stepper(model, recipe, processes)

@@ -24,8 +24,8 @@ from singleshot.uncertainty import DisagreementMeasure, normalized_variance, res
 CROSS_ENTROPY = Recipe(loss="cross_entropy")  # loss and passes of the steps before the last share
 
 
-def first_strength(recipe: Recipe) -> SelfTunedStrength | AdaptiveGamma | None:
-    """Return the strength of a loss that is tuned, before its first update; None: the recipe's strength is fixed."""
+def initial_strength(recipe: Recipe) -> SelfTunedStrength | AdaptiveGamma | None:
+    """Return a new strength, to be tuned during training; None if the recipe fixes it."""
     if not recipe.is_tuned:
         return None
     return AdaptiveGamma() if recipe.loss == AdaptiveGamma.loss else SelfTunedStrength(recipe.loss)
