@@ -86,17 +86,16 @@ def save_curves(regimes: Sequence[str], seeds: int, store: ResultStore, path: Pa
 
 
 def _plot_regime(ax: Axes, regime: str, runs: Runs) -> None:
+    seeds = len(runs.results("baseline"))
     for method in DRAWN:
         points = training_curve(runs, method)
-        if points:
+        if points and points[-1].seeds == seeds:  # a mean of other seeds is not comparable
             accuracy, ece = [one.train_accuracy for one in points], [one.ece for one in points]
-            seeds = points[-1].seeds
-            few = f" ({seeds} seed{'s' if seeds > 1 else ''})" if seeds < runs.seeds else ""
-            ax.plot(accuracy, ece, label=f"{METHODS[method].title}{few}", **_STYLES[method])
+            ax.plot(accuracy, ece, label=METHODS[method].title, **_STYLES[method])
             ax.plot(accuracy[-1], ece[-1], **{**_STYLES[method], "markersize": 8})  # where the training ends
     ax.set(xlabel="training accuracy", ylabel="ECE on unseen images", ylim=(0, None))
     ax.grid(alpha=0.3, linewidth=0.5)
-    finish(ax, legend=False, title=regime)
+    finish(ax, legend=False, title=regime if seeds == runs.seeds else f"{regime} ({seeds} of {runs.seeds} seeds)")
 
 
 def details(runs: Runs, method: str) -> dict[str, Estimate]:
