@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -96,6 +97,6 @@ def test_the_flags_that_are_named_exist(
     advice = ss.advise(held_out(confidence, accuracy), measure=measure)
     assert advice is not None
     assert re.findall(r"(--\w+) (\w+)", advice) == named
-    for flag, value in named:
-        recipe = replace(Recipe(), **{flag[2:]: value}).resolved()
-        assert getattr(recipe, flag[2:]) == value
+    changes: dict[str, Any] = {flag.removeprefix("--"): value for flag, value in named}
+    for name, value in changes.items():
+        assert getattr(replace(Recipe(), **{name: value}).resolved(), name) == value
