@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,6 +18,9 @@ from singleshot.grid.training_job import TrainingJob
 from singleshot.paper.methods import base_recipe, job_of
 from singleshot.training.recipe import Recipe
 from singleshot.training.run import METRICS_LOG
+
+if TYPE_CHECKING:
+    from distributed import LocalCluster
 
 
 def tiny(epochs: int = 2, **changes: Any) -> Recipe:
@@ -30,9 +34,27 @@ LONG = job_of(tiny(epochs=25), "baseline", seed=1)
 """Long enough to be interrupted."""
 ENDLESS = job_of(tiny(epochs=100_000), "baseline", seed=0)
 DISTURBED = job_of(tiny(epochs=12), "vwci", seed=0)
-KEEP_LOST_WORKERS = {"distributed.deploy.lost-worker-timeout": "1 hour"}
-"""For a dask cluster whose workers are killed: 15 s after a worker died, dask checks whether its replacement is
-connected. If a test has just killed that one as well, dask removes the worker for good."""
+
+
+@contextmanager
+def dask_cluster(folder: Path, workers: int) -> Iterator[LocalCluster]:
+    """A scheduler in this process and worker processes, which are replaced when they die."""
+    import dask
+    from distributed import LocalCluster
+
+    # By default, dask checks 15 s after a worker died whether its replacement is connected. If a test has just killed
+    # that one as well, dask removes the worker for good.
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        LocalCluster(
+            processes=True,
+            n_workers=workers,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            local_directory=str(folder),
+        ) as started,
+    ):
+        yield started
 
 
 def failing_job(tmp_path: Path) -> TrainingJob:

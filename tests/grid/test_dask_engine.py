@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import dask
 import pytest
 from distributed import Client, KilledWorker, LocalCluster, Scheduler
 
@@ -31,11 +30,11 @@ from singleshot.paper import methods
 from small_grids import (
     DISTURBED,
     ENDLESS,
-    KEEP_LOST_WORKERS,
     LONG,
     SHORT,
     Recorder,
     assert_complete,
+    dask_cluster,
     failing_job,
     is_training,
     small_grid,
@@ -45,17 +44,7 @@ from small_grids import (
 
 @pytest.fixture(scope="module")
 def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A scheduler in this process and two worker processes, which are replaced when they die."""
-    with (
-        dask.config.set(KEEP_LOST_WORKERS),
-        LocalCluster(
-            processes=True,
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            local_directory=str(tmp_path_factory.mktemp("dask")),
-        ) as started,
-    ):
+    with dask_cluster(tmp_path_factory.mktemp("dask"), workers=2) as started:
         yield started
 
 

@@ -16,7 +16,7 @@ from singleshot.grid.engine import run_grid
 from singleshot.grid.local_engine import LocalEngine
 from singleshot.grid.store import ResultStore
 from singleshot.paper.methods import job_of
-from small_grids import KEEP_LOST_WORKERS, numbers, tiny
+from small_grids import dask_cluster, numbers, tiny
 from torture.tally import Tally
 
 JOBS = [job_of(tiny(epochs=3), "vwci", seed=0), job_of(tiny(epochs=2), "baseline", seed=1)]
@@ -39,22 +39,9 @@ def killed_workers(tally: Tally) -> None:
 
 def killed_dask_workers(tally: Tally) -> None:
     """Kill the workers of a dask cluster on this machine."""
-    import dask
-    from distributed import LocalCluster
-
     from singleshot.grid.dask_engine import DaskEngine
 
-    with (
-        dask.config.set(KEEP_LOST_WORKERS),
-        LocalCluster(
-            processes=True,
-            n_workers=1,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            local_directory=str(tally.folder / "dask"),
-        ) as cluster,
-        tally.case("dask"),
-    ):
+    with dask_cluster(tally.folder / "dask", workers=1) as cluster, tally.case("dask"):
 
         def worker() -> int | None:
             return next((nanny.pid for nanny in cluster.workers.values() if nanny.pid), None)
