@@ -363,16 +363,22 @@ def headline_cells(runs: list[Run], regimes: list[str], row: dict[str, str]) -> 
 
 def effect_cells(runs: list[Run], row: dict[str, str]) -> Iterator[Cell]:
     title = row["ECE"]
+    if title != "Baseline":
+        yield from pair_cells(runs, {"difference in ECE": f"{title} minus Baseline", **row})
+        return
     for regime in row.keys() - {"ECE"}:
+        found = Network(runs, SETTINGS[regime]).values(title)
+        yield row[regime], estimate([each["ece"] for each in found.values()])
+
+
+def pair_cells(runs: list[Run], row: dict[str, str]) -> Iterator[Cell]:
+    titles = row["difference in ECE"].split(" minus ")
+    for regime in row.keys() & SETTINGS.keys():
         network = Network(runs, SETTINGS[regime])
-        one, base = network.values(title), network.values("Baseline")
-        if len(one.keys() & base.keys()) < SEEDS:
-            yield row[regime], "—"
-        elif title == "Baseline":
-            yield row[regime], estimate([found["ece"] for found in base.values()])
-        else:
-            each = [found["ece"] - base[seed]["ece"] for seed, found in one.items()]
-            yield row[regime], difference(each, scale=1, digits=3)
+        one, other = (network.values(title) for title in titles)
+        both = one.keys() & other.keys()
+        each = [one[seed]["ece"] - other[seed]["ece"] for seed in both]
+        yield row[regime], difference(each, scale=1, digits=3) if len(both) == SEEDS else "—"
 
 
 AGAINST = {"CI, mean over β": "CI, mean ± std over β", "label smoothing (chosen ε)": "Label smoothing"}
@@ -400,6 +406,8 @@ def cells(runs: list[Run], marker: list[str], row: dict[str, str]) -> Iterator[C
             yield from cost_cells(Network(runs, SETTINGS[regime]), row)
         case ["effects", *_]:
             yield from effect_cells(runs, row)
+        case ["pairs", *_]:
+            yield from pair_cells(runs, row)
         case ["headline", *names]:
             yield from headline_cells(runs, names, row)
         case [kind, *_] if kind not in ("figure", "alpha"):  # figures have no cells, searches their own files

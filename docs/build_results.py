@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from evidence_tables import EVIDENCE_TABLES, effects_table
+from evidence_tables import EVIDENCE_TABLES, effects_table, pairs_table
 
 from singleshot.common.checks import check_choice
 from singleshot.common.files import write_text
@@ -249,6 +249,7 @@ def _base(dataset: str, model: str) -> Recipe:
 ACROSS_REGIMES: dict[str, Callable[[Sequence[str], int, ResultStore], str]] = {
     "headline": _headline,
     "effects": effects_table,
+    "pairs": pairs_table,
 }
 """Tables with a column per regime, by the first word of their marker."""
 SEARCHES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], str]]] = {

@@ -34,20 +34,44 @@ EFFECTS = (
     *("auto_vwci", "auto_smoothing", "ts_case2"),
 )
 """The rows of the table that compares regimes."""
+PAIRS = (
+    ("vwci", "passes"),
+    ("vwci_permuted", "vwci"),
+    ("vwci_batch_mean", "vwci"),
+    ("vwci_total_variation", "vwci"),
+    ("vwci_scaled", "vwci_total_variation"),
+    ("vwci_one_gradient", "vwci"),
+    ("vwci_total_variation_one_gradient", "vwci_total_variation"),
+    ("vwci_total_variation_one_gradient", "vwci"),
+    ("auto_vwci", "vwci"),
+    ("auto_vwci", "auto_smoothing"),
+    ("auto_vwci", "ts_case2"),
+)
+"""The methods that the verdict and the defaults compare with each other."""
 
 
 def effects_table(regimes: Sequence[str], seeds: int, store: ResultStore) -> str:
-    """The ECE of each method minus the baseline's in several regimes; a cell needs all seeds."""
+    """The baseline's ECE in several regimes, and the differences of other methods to it."""
     networks = [Runs(REGIMES[regime].recipe, seeds, store) for regime in regimes]
-    rows = [[_title(row), *(_effect(runs, row) for runs in networks)] for row in ("baseline", *EFFECTS)]
-    return markdown_table(["ECE", *regimes], rows)
+    baselines = [str(found["ece"]) if (found := runs.estimates("baseline")) else MISSING for runs in networks]
+    rows = [[_title(row), *(_ece_difference(runs, row, "baseline") for runs in networks)] for row in EFFECTS]
+    return markdown_table(["ECE", *regimes], [[_title("baseline"), *baselines], *rows])
 
 
-def _effect(runs: Runs, row: str) -> str:
-    found = runs.estimates(row) if row == "baseline" else runs.differences(row, "baseline")
-    if not found or found["ece"].seeds < runs.seeds:
-        return MISSING
-    return str(found["ece"]) if row == "baseline" else format_difference("ece", found["ece"])
+def pairs_table(regimes: Sequence[str], seeds: int, store: ResultStore) -> str:
+    """The ECE of one method minus that of another in several regimes."""
+    networks = [Runs(REGIMES[regime].recipe, seeds, store) for regime in regimes]
+    rows = [
+        [f"{_title(one)} minus {_title(other)}", *(_ece_difference(runs, one, other) for runs in networks)]
+        for one, other in PAIRS
+    ]
+    return markdown_table(["difference in ECE", *regimes], rows)
+
+
+def _ece_difference(runs: Runs, one: str, other: str) -> str:
+    """With its interval; missing unless both methods have all seeds."""
+    found = runs.differences(one, other)
+    return format_difference("ece", found["ece"]) if found and found["ece"].seeds == runs.seeds else MISSING
 
 
 def _summary(regime: str, seeds: int, store: ResultStore) -> str:

@@ -118,6 +118,19 @@ def test_effects_are_differences_to_the_baseline_with_all_seeds(build: ModuleTyp
     assert "| Cross-entropy, T = 5 | — |" in rows
 
 
+def test_pairs_are_differences_between_methods_with_all_seeds(build: ModuleType) -> None:
+    page = "<!-- results: pairs hard-resnet18 hard-vgg16 -->\n<!-- end of results -->\n"
+    base = REGIMES["hard-resnet18"].recipe
+    three = [fake(base, method, seed) for method in ("passes", "vwci") for seed in range(3)]
+    two = [fake(base, "vwci_permuted", seed) for seed in range(2)]
+    head, _, *rows = build.page_with_results(page, store_of(*three, *two), DOCS).splitlines()[1:-1]
+    ece = [run.test.compute().ece for run in three]
+    assert head == "| difference in ECE | hard-resnet18 | hard-vgg16 |"
+    differences = Estimate.of([one - other for one, other in zip(ece[3:], ece[:3], strict=True)])
+    assert rows[0] == f"| VWCI minus Cross-entropy, T = 5 | {format_difference('ece', differences)} | — |"
+    assert rows[1] == "| VWCI, α permuted in batch minus VWCI | — | — |"
+
+
 def test_measures_are_sorted_by_mean_nll_over_common_networks(build: ModuleType) -> None:
     row = {"seed": 0, "ece": 0.25}
     rows = [

@@ -14,12 +14,11 @@ EPOCHS = (30, 60, 90, 150, 300)
 UNSEEN = 5000
 """Training images that no run uses, where a regime has more images than its runs need."""
 
-ABLATIONS = ("vwci_permuted", "vwci_batch_mean", "vwci_scaled")
-"""VWCI with other weights: does it matter which example gets which?"""
 ALL_ROWS = (
     *("baseline", "ts_case1", "ts_case2", CI_MEAN, CI_ORACLE, "smoothing_0.05", "smoothing_0.1", "smoothing", "focal"),
     *("passes", "passes_one_gradient", "vwci", "vwci_one_gradient", "vwci_hellinger", "vwci_hellinger_one_gradient"),
-    *("vwci_total_variation", "vwci_total_variation_one_gradient", *ABLATIONS),
+    *("vwci_total_variation", "vwci_total_variation_one_gradient"),
+    *("vwci_permuted", "vwci_batch_mean", "vwci_scaled"),  # does it matter which example gets which weight?
     *("auto_smoothing", "auto_smoothing_kept", "auto_vwci", "auto_vwci_kept", "vwci_star", "vwci_star_fast"),
 )
 MAIN_ROWS = (
@@ -68,7 +67,7 @@ REGIMES = {
     for name, recipe, rows in (
         ("hard-resnet18", _hard("resnet18", 60), ALL_ROWS),
         ("hard-vgg16", _hard("vgg16", 60), MAIN_ROWS),
-        ("ten-classes", _ten_classes(30, augmented=False), (*MAIN_ROWS, *ABLATIONS)),
+        ("ten-classes", _ten_classes(30, augmented=False), ALL_ROWS),
         ("ten-classes-augmented", _ten_classes(300, augmented=True), AUGMENTED_ROWS),
         ("fashion-mnist", _fashion(60), MAIN_ROWS),
         ("more-images", _more_images(30), FEW_ROWS),
