@@ -81,9 +81,15 @@ def test_reliability_bars_are_the_bins_and_empty_bins_have_none(result: ss.Calib
     assert heights[9] == pytest.approx(2 * heights[6])
     assert sum(height > 0 for height in heights) == 2
     assert ax.get_title() == "a net"
-    texts = [text.get_text() for text in ax.texts]
-    assert any(f"ECE {result.ece:.3f}" in text for text in texts)
-    assert "3 examples, at most 2 in a bin" in texts
+    assert "3 examples, at most 2 in a bin" in [text.get_text() for text in ax.texts]
+
+
+def test_the_numbers_of_a_reliability_diagram_cover_no_bar(result: ss.CalibrationResult) -> None:
+    ax = plot_reliability(result, title="a net")
+    (summary,) = (text for text in ax.texts if text.get_text().startswith(f"ECE {result.ece:.3f} · accuracy"))
+    ax.figure.draw_without_rendering()
+    assert ax.get_window_extent().y1 <= summary.get_window_extent().y0
+    assert summary.get_window_extent().y1 <= ax.title.get_window_extent().y0
 
 
 def test_reliability_intervals_are_wilson_intervals(result: ss.CalibrationResult) -> None:

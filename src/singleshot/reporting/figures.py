@@ -72,10 +72,11 @@ def plot_reliability(
     _plot_counts(ax, result)
     ax.set(xlim=(0, 1), ylim=(-STRIP_HEIGHT, 1), xlabel="confidence", ylabel="accuracy", aspect="equal")
     ax.set(xticks=FRACTION_TICKS, yticks=FRACTION_TICKS)
-    summary = f"ECE {result.ece:.3f}\naccuracy {result.accuracy:.3f}\nconfidence {result.mean_confidence:.3f}"
-    box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 2}
-    ax.text(0.03, 0.97, summary, transform=ax.transAxes, va="top", fontsize="small", bbox=box)
-    finish(ax, legend=False, title=title)
+    # Above the axes, where it covers no bar.
+    summary = f"ECE {result.ece:.3f} · accuracy {result.accuracy:.3f} · confidence {result.mean_confidence:.3f}"
+    ax.text(0.5, 1.01, summary, transform=ax.transAxes, ha="center", va="bottom", fontsize="x-small")
+    if title:
+        ax.set_title(title, fontsize="medium", pad=16)
     if is_new:
         ax.figure.legend(loc="outside lower center", ncols=2, fontsize="small", edgecolor="none")
     return ax
