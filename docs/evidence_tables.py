@@ -36,6 +36,7 @@ EFFECTS = (
 """The rows of the table that compares regimes."""
 PAIRS = (
     ("vwci", "passes"),
+    ("vwci", "smoothing_0.1"),
     ("vwci_permuted", "vwci"),
     ("vwci_batch_mean", "vwci"),
     ("vwci_total_variation", "vwci"),

@@ -127,8 +127,8 @@ def test_pairs_are_differences_between_methods_with_all_seeds(build: ModuleType)
     ece = [run.test.compute().ece for run in three]
     assert head == "| difference in ECE | hard-resnet18 | hard-vgg16 |"
     differences = Estimate.of([one - other for one, other in zip(ece[3:], ece[:3], strict=True)])
-    assert rows[0] == f"| VWCI minus Cross-entropy, T = 5 | {format_difference('ece', differences)} | — |"
-    assert rows[1] == "| VWCI, α permuted in batch minus VWCI | — | — |"
+    assert f"| VWCI minus Cross-entropy, T = 5 | {format_difference('ece', differences)} | — |" in rows
+    assert "| VWCI, α permuted in batch minus VWCI | — | — |" in rows
 
 
 def test_measures_are_sorted_by_mean_nll_over_common_networks(build: ModuleType) -> None:
