@@ -363,22 +363,24 @@ def headline_cells(runs: list[Run], regimes: list[str], row: dict[str, str]) -> 
 
 def effect_cells(runs: list[Run], row: dict[str, str]) -> Iterator[Cell]:
     title = row["ECE"]
-    if title != "Baseline":
-        yield from pair_cells(runs, {"difference in ECE": f"{title} minus Baseline", **row})
-        return
     for regime in row.keys() - {"ECE"}:
-        found = Network(runs, SETTINGS[regime]).values(title)
-        yield row[regime], estimate([each["ece"] for each in found.values()])
+        if title == "Baseline":
+            found = [each["ece"] for each in Network(runs, SETTINGS[regime]).values(title).values()]
+            yield row[regime], estimate(found) if len(found) == SEEDS else "—"
+        else:
+            yield row[regime], ece_difference(Network(runs, SETTINGS[regime]), title, "Baseline")
 
 
 def pair_cells(runs: list[Run], row: dict[str, str]) -> Iterator[Cell]:
-    titles = row["difference in ECE"].split(" minus ")
-    for regime in row.keys() & SETTINGS.keys():
-        network = Network(runs, SETTINGS[regime])
-        one, other = (network.values(title) for title in titles)
-        both = one.keys() & other.keys()
-        each = [one[seed]["ece"] - other[seed]["ece"] for seed in both]
-        yield row[regime], difference(each, scale=1, digits=3) if len(both) == SEEDS else "—"
+    one, other = row["difference in ECE"].split(" minus ")
+    for regime in row.keys() - {"difference in ECE"}:
+        yield row[regime], ece_difference(Network(runs, SETTINGS[regime]), one, other)
+
+
+def ece_difference(network: Network, one: str, other: str) -> str:
+    first, second = network.values(one), network.values(other)
+    each = [first[seed]["ece"] - second[seed]["ece"] for seed in first.keys() & second.keys()]
+    return difference(each, scale=1, digits=3) if len(each) == SEEDS else "—"
 
 
 AGAINST = {"CI, mean over β": "CI, mean ± std over β", "label smoothing (chosen ε)": "Label smoothing"}

@@ -47,16 +47,17 @@ PAIRS = (
     ("auto_vwci", "vwci"),
     ("auto_vwci", "auto_smoothing"),
     ("auto_vwci", "ts_case2"),
+    ("auto_smoothing", "ts_case2"),
 )
-"""The methods that the verdict and the defaults compare with each other."""
+"""The rows of the table of pairs: the ECE of the first method minus that of the second."""
 
 
 def effects_table(regimes: Sequence[str], seeds: int, store: ResultStore) -> str:
     """The baseline's ECE in several regimes, and the differences of other methods to it."""
     networks = [Runs(REGIMES[regime].recipe, seeds, store) for regime in regimes]
-    baselines = [str(found["ece"]) if (found := runs.estimates("baseline")) else MISSING for runs in networks]
+    baseline = [_title("baseline"), *(_baseline_ece(runs) for runs in networks)]
     rows = [[_title(row), *(_ece_difference(runs, row, "baseline") for runs in networks)] for row in EFFECTS]
-    return markdown_table(["ECE", *regimes], [[_title("baseline"), *baselines], *rows])
+    return markdown_table(["ECE", *regimes], [baseline, *rows])
 
 
 def pairs_table(regimes: Sequence[str], seeds: int, store: ResultStore) -> str:
@@ -69,8 +70,14 @@ def pairs_table(regimes: Sequence[str], seeds: int, store: ResultStore) -> str:
     return markdown_table(["difference in ECE", *regimes], rows)
 
 
+def _baseline_ece(runs: Runs) -> str:
+    """Return it with its standard error, or a dash unless all seeds are there."""
+    found = runs.estimates("baseline")
+    return str(found["ece"]) if found and found["ece"].seeds == runs.seeds else MISSING
+
+
 def _ece_difference(runs: Runs, one: str, other: str) -> str:
-    """With its interval; missing unless both methods have all seeds."""
+    """Return it with its interval, or a dash unless both methods have all seeds."""
     found = runs.differences(one, other)
     return format_difference("ece", found["ece"]) if found and found["ece"].seeds == runs.seeds else MISSING
 

@@ -116,6 +116,7 @@ def test_effects_are_differences_to_the_baseline_with_all_seeds(build: ModuleTyp
     differences = Estimate.of([one - other for one, other in zip(ece[3:], ece[:3], strict=True)])
     assert f"| VWCI | {format_difference('ece', differences)} |" in rows
     assert "| Cross-entropy, T = 5 | — |" in rows
+    assert build.page_with_results(page, store_of(*three[:2]), DOCS).splitlines()[3] == "| Baseline | — |"
 
 
 def test_pairs_are_differences_between_methods_with_all_seeds(build: ModuleType) -> None:

@@ -86,10 +86,11 @@ def test_reliability_bars_are_the_bins_and_empty_bins_have_none(result: ss.Calib
 
 def test_the_numbers_of_a_reliability_diagram_cover_no_bar(result: ss.CalibrationResult) -> None:
     ax = plot_reliability(result, title="a net")
-    (summary,) = (text for text in ax.texts if text.get_text().startswith(f"ECE {result.ece:.3f} · accuracy"))
+    (summary,) = (text for text in ax.texts if text.get_text().startswith(f"ECE {result.ece:.3f}\naccuracy"))
     ax.figure.draw_without_rendering()
-    assert ax.get_window_extent().y1 <= summary.get_window_extent().y0
-    assert summary.get_window_extent().y1 <= ax.title.get_window_extent().y0
+    axes, numbers, title = (artist.get_window_extent() for artist in (ax, summary, ax.title))
+    assert axes.y1 <= numbers.y0 < numbers.y1 <= title.y0
+    assert axes.x0 <= numbers.x0 < numbers.x1 <= axes.x1
 
 
 def test_reliability_intervals_are_wilson_intervals(result: ss.CalibrationResult) -> None:

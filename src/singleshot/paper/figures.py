@@ -109,7 +109,7 @@ def _draw_reliability(networks: Sequence[Runs]) -> Figure:
             # No intervals: seeds share their test images, so pooled predictions are not independent.
             plot_reliability(pool(results), ax=ax, title=title, level=None)
             legend = ax.get_legend_handles_labels()
-    note = "large: mean ± standard error over seeds; small: all seeds pooled"
+    note = "title: mean ± standard error over seeds; line below it: all seeds pooled"
     below.legend(*legend, loc="center", ncols=3, title=note, title_fontsize="small", **_LEGEND)
     return figure
 

@@ -18,14 +18,14 @@ ALL_ROWS = (
     *("baseline", "ts_case1", "ts_case2", CI_MEAN, CI_ORACLE, "smoothing_0.05", "smoothing_0.1", "smoothing", "focal"),
     *("passes", "passes_one_gradient", "vwci", "vwci_one_gradient", "vwci_hellinger", "vwci_hellinger_one_gradient"),
     *("vwci_total_variation", "vwci_total_variation_one_gradient"),
-    *("vwci_permuted", "vwci_batch_mean", "vwci_scaled"),  # does it matter which example gets which weight?
+    *("vwci_permuted", "vwci_batch_mean", "vwci_scaled"),  # the same passes, other weights
     *("auto_smoothing", "auto_smoothing_kept", "auto_vwci", "auto_vwci_kept", "vwci_star", "vwci_star_fast"),
 )
 MAIN_ROWS = (
     *("baseline", "ts_case1", "ts_case2", "smoothing_0.05", "smoothing_0.1", "passes", "vwci", "vwci_one_gradient"),
     *("vwci_total_variation", "vwci_total_variation_one_gradient", "auto_smoothing", "auto_vwci"),
 )
-# For the two regimes in which a run with VWCI takes 40 minutes and more.
+# For the two regimes in which a run with VWCI takes about 40 minutes.
 AUGMENTED_ROWS = ("baseline", "ts_case1", "smoothing_0.1", "passes", "vwci", "auto_vwci")
 FEW_ROWS = ("baseline", "ts_case1", "smoothing_0.1", "vwci")
 

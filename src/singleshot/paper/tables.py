@@ -108,7 +108,7 @@ class Table:
         """The methods with the best measured mean of each metric, among the eligible rows."""
         best = {}
         for metric in METRICS:
-            means = {row.method: row.measured[metric].mean for row in eligible_rows(self.rows)}
+            means = {row.method: row.measured[metric].mean for row in eligible_rows(self.rows, self.seeds)}
             value = BETTER[metric](means.values(), default=math.nan)
             best[metric] = {method for method, mean in means.items() if mean == value}
         return best
@@ -133,14 +133,13 @@ class Table:
         return {**vars(self), "caption": self.caption, "rows": rows, "notes": list(self.notes)}
 
 
-def eligible_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that may be marked as best: those with the most seeds, if they are the majority.
+def eligible_rows(rows: Sequence[Row], seeds: int) -> list[Row]:
+    """Return the rows that may be marked as best: those with all seeds, if they are the majority.
 
     The oracle is not eligible because it selects β on the test images.
     """
     candidates = measured_rows(rows)
-    most = max((row.seeds for row in candidates), default=0)
-    eligible = [row for row in candidates if row.seeds == most]
+    eligible = [row for row in candidates if row.seeds == seeds]
     return eligible if len(eligible) > len(candidates) / 2 else []
 
 
@@ -181,7 +180,7 @@ def _table(grid: PaperGrid, runs: Runs, rows: Sequence[Row]) -> Table:
         missing=len(jobs) - len(results),
         rows=tuple(rows),
         notes=(
-            *_row_notes(rows),
+            *_row_notes(rows, seeds),
             *(_smoothing_notes(runs) if SELECTED_SMOOTHING in grid.methods else ()),
             *_paper_notes(experiment, base, rows),
             *_run_notes(results),
@@ -234,16 +233,16 @@ def _describe_scale(recipe: Recipe, results: Sequence[Result] = ()) -> str:
     return f"width {recipe.width:g}, {size}, {images}, {recipe.epochs} epochs"
 
 
-def _row_notes(rows: Sequence[Row]) -> Iterator[str]:
+def _row_notes(rows: Sequence[Row], seeds: int) -> Iterator[str]:
     """Explain the marked values and the rows."""
-    methods, eligible, measured = {row.method for row in rows}, eligible_rows(rows), measured_rows(rows)
+    methods, eligible, measured = {row.method for row in rows}, eligible_rows(rows, seeds), measured_rows(rows)
     oracle = ""
     if CI_ORACLE in methods:
         oracle = "; CI[Oracle] is not eligible: it takes the best β of each column by looking at the test images"
     if measured and not eligible:
         yield "No value is marked as the best of its column while most rows lack seeds."
     else:
-        fewer = ", of the rows with the most seeds" if len(eligible) < len(measured) else ""
+        fewer = ", of the rows with all seeds" if len(eligible) < len(measured) else ""
         yield f"The best measured value of each column is marked{fewer}{oracle}."
     if "ts_case1" in methods:
         yield (
@@ -252,7 +251,7 @@ def _row_notes(rows: Sequence[Row]) -> Iterator[str]:
         )
     if methods.issuperset(CI):
         yield "β was not selected on held-out images: picking the best row of this table amounts to CI[Oracle]."
-    if "vwci_one_gradient" in methods:
+    if methods & {"vwci_one_gradient", "auto_vwci"}:
         yield "k = 1: one of the passes carries the gradients. Self-tuned VWCI has k = 1, too."
     if "vwci_scaled" in methods:
         yield "c · (1 − BC): c is set in each batch so that the mean weight is that of total variation."

@@ -73,10 +73,9 @@ def plot_reliability(
     ax.set(xlim=(0, 1), ylim=(-STRIP_HEIGHT, 1), xlabel="confidence", ylabel="accuracy", aspect="equal")
     ax.set(xticks=FRACTION_TICKS, yticks=FRACTION_TICKS)
     # Above the axes, where it covers no bar.
-    summary = f"ECE {result.ece:.3f} · accuracy {result.accuracy:.3f} · confidence {result.mean_confidence:.3f}"
+    summary = f"ECE {result.ece:.3f}\naccuracy {result.accuracy:.3f} · confidence {result.mean_confidence:.3f}"
     ax.text(0.5, 1.01, summary, transform=ax.transAxes, ha="center", va="bottom", fontsize="x-small")
-    if title:
-        ax.set_title(title, fontsize="medium", pad=16)
+    finish(ax, legend=False, title=title, title_pad=26)
     if is_new:
         ax.figure.legend(loc="outside lower center", ncols=2, fontsize="small", edgecolor="none")
     return ax
@@ -247,10 +246,10 @@ def check_curves(name: str, curves: Mapping[str, T]) -> Mapping[str, T]:
     return curves
 
 
-def finish(ax: Axes, *, legend: bool, title: str | None, **legend_options: Any) -> None:
-    """Add the legend and the title."""
+def finish(ax: Axes, *, legend: bool, title: str | None, title_pad: float | None = None, **legend_options: Any) -> None:
+    """Add the legend and the title, ``title_pad`` points above the axes."""
     if legend:
         options = {"fontsize": "small", "framealpha": 0.85, "edgecolor": "none", "handlelength": 2.6, **legend_options}
         ax.legend(**options)
     if title:
-        ax.set_title(title, fontsize="medium")
+        ax.set_title(title, fontsize="medium", pad=title_pad)
