@@ -87,7 +87,8 @@ def test_reliability_bars_are_the_bins_and_empty_bins_have_none(result: ss.Calib
 def test_the_numbers_of_a_reliability_diagram_cover_no_bar(result: ss.CalibrationResult) -> None:
     ax = plot_reliability(result, title="a net")
     (summary,) = (text for text in ax.texts if text.get_text().startswith(f"ECE {result.ece:.3f}\naccuracy"))
-    ax.figure.draw_without_rendering()
+    figure: Any = ax.figure
+    figure.draw_without_rendering()
     axes, numbers, title = (artist.get_window_extent() for artist in (ax, summary, ax.title))
     assert axes.y1 <= numbers.y0 < numbers.y1 <= title.y0
     assert axes.x0 <= numbers.x0 < numbers.x1 <= axes.x1

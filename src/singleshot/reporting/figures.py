@@ -169,7 +169,7 @@ def plot_variance(histogram: VarianceBins, *, ax: Axes | None = None, title: str
     # The space above 1 is for the legend, which would hide a curve anywhere else.
     ax.set(xlim=(0, last), ylim=(0, 1.35), yticks=FRACTION_TICKS, xlabel=label, ylabel="accuracy, score, share")
     score, share, bars = ax.get_legend_handles_labels()[0]
-    layout = {"loc": "upper center", "ncols": 2, "handlelength": 1.8, "columnspacing": 1.0}
+    layout: dict[str, Any] = {"loc": "upper center", "ncols": 2, "handlelength": 1.8, "columnspacing": 1.0}
     finish(ax, legend=True, title=title, handles=[bars, score, share], **layout)
     return ax
 
