@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -264,8 +265,8 @@ SEARCHES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], str]]] = {
 def main() -> None:
     """Rewrite the pages and their pictures."""
     store = ResultStore.open(RUNS)
-    for reason in store.skipped:
-        print(f"Skipped {reason}")
+    if store.skipped:
+        sys.exit("Nothing was written, as results cannot be read:\n" + "\n".join(store.skipped))
     for path in PAGES:
         page = path.read_text(encoding="utf-8")
         draw(page, store)

@@ -119,6 +119,21 @@ def test_effects_are_differences_to_the_baseline_with_all_seeds(build: ModuleTyp
     assert build.page_with_results(page, store_of(*three[:2]), DOCS).splitlines()[3] == "| Baseline | — |"
 
 
+def test_nothing_is_written_while_a_result_is_damaged(
+    build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- results: effects hard-resnet18 -->\n<!-- end of results -->\n")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "damaged.json").write_text("{")
+    monkeypatch.setattr(build, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(build, "PAGES", (page,))
+    before = page.read_text()
+    with pytest.raises(SystemExit, match=r"damaged\.json"):
+        build.main()
+    assert page.read_text() == before
+
+
 def test_pairs_are_differences_between_methods_with_all_seeds(build: ModuleType) -> None:
     page = "<!-- results: pairs hard-resnet18 hard-vgg16 -->\n<!-- end of results -->\n"
     base = REGIMES["hard-resnet18"].recipe

@@ -18,6 +18,7 @@ from singleshot.cli.main import main
 from singleshot.grid.store import ResultStore
 from singleshot.paper import methods
 from singleshot.paper.methods import base_recipe, job_of
+from singleshot.paper.regimes import REGIMES
 from singleshot.training.run import INFO
 
 DIGITS = ["--dataset", "digits", "--model", "resnet18", "--seeds", "1", "--jobs", "1"]
@@ -222,7 +223,12 @@ def test_stored_results_are_verified_to_the_bit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "has no results to verify"), ("{", "cannot be read"), ("[]", "its format is None"), ("1", "its format is")],
+    [
+        (None, "has no results to verify"),
+        ("{", "restore it, or remove it"),
+        ("[]", "its format is None"),
+        ("1", "its format is"),
+    ],
 )
 def test_folders_without_valid_results_are_not_verified(
     content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -242,3 +248,21 @@ def test_folders_without_valid_results_are_not_verified(
     with pytest.raises(SystemExit):
         main(["reproduce", "verify", "--results", str(tmp_path), "--regime", "ten-classes"])
     assert "--regime is only for" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("experiment", ["status", "verify"])
+@pytest.mark.parametrize("flags", [["--dry-run"], ["--dataset", "digits"], ["--model", "vgg16"], ["--seeds", "5"]])
+def test_flags_that_would_be_ignored_are_refused(
+    experiment: str, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", experiment, *flags])
+    assert stopped.value.code == 2
+    assert f"{flags[0]} is not for `singleshot reproduce {experiment}`; leave it out" in capsys.readouterr().err
+
+
+def test_help_names_every_regime(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["reproduce", "--help"])
+    written = " ".join(capsys.readouterr().out.replace("│", "").split())
+    assert all(regime in written for regime in REGIMES)

@@ -136,7 +136,9 @@ def test_reliability_on_given_axes_has_no_legend(result: ss.CalibrationResult) -
     assert not axes[0].containers
     assert axes[1].get_legend() is None
     assert not axes[1].figure.legends
-    assert sorted(axes[1].get_legend_handles_labels()[1]) == ["accuracy", "calibrated", "gap to confidence"]
+    assert sorted(axes[1].get_legend_handles_labels()[1]) == [
+        *("95 % interval", "accuracy", "calibrated", "gap to confidence")
+    ]
 
 
 def test_coverage_lines_are_the_coverage_of_each_result() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Published = Literal["table1", "table2", "table3", "tableA", "tableB", "fig1", "fig2", "fig4", "fig5"]
 Experiment = Literal[Published, "evidence", "all", "status", "verify"]
 TableFormat = Literal["text", "markdown", "latex", "csv"]
+SEEDS = 3
 
 
 def reproduce(  # noqa: PLR0917
@@ -28,7 +29,7 @@ def reproduce(  # noqa: PLR0917
     dataset: str | None = None,
     model: UseAppendAction[tuple[str, ...]] = (),
     regime: UseAppendAction[tuple[str, ...]] = (),
-    seeds: int = 3,
+    seeds: int = SEEDS,
     scale: Literal["paper", "small"] = "small",
     output: Path = Path("reproduce"),
     jobs: int = 0,
@@ -53,7 +54,7 @@ def reproduce(  # noqa: PLR0917
 
     Example: singleshot reproduce table1 --dataset digits --model resnet18 --seeds 3 --jobs 2
 
-    Verify: singleshot reproduce verify --results results/runs/digits
+    Verify, in a clone: singleshot reproduce verify --results results/quickstart/results/digits
 
     Many machines: singleshot reproduce all --scale paper --engine dask --scheduler tcp://HOST:8786
 
@@ -64,7 +65,8 @@ def reproduce(  # noqa: PLR0917
             for the others, and the data sets of the paper at its scale.
         model: a network; repeat the flag for several. By default resnet18 and vgg16, and those of the paper at its
             scale.
-        regime: data and network of "evidence", such as hard-resnet18; repeat the flag for several. By default all.
+        regime: data and network of "evidence": hard-resnet18, hard-vgg16, ten-classes, ten-classes-augmented,
+            fashion-mnist or more-images; repeat the flag for several. By default all.
         seeds: runs of each method.
         scale: "small" takes hours on two cores, minutes for digits; "paper" takes days on GPUs.
         output: folder for results, runs, tables and figures.
@@ -81,10 +83,15 @@ def reproduce(  # noqa: PLR0917
     check_seeds_and_jobs(seeds, jobs)
     if (engine == "dask") != (scheduler is not None):
         raise ValueError("--engine dask and --scheduler tcp://HOST:PORT go together: give both, or neither")
-    if experiment != "evidence" and regime:
-        raise ValueError("--regime is only for `singleshot reproduce evidence`")
-    if experiment != "verify" and results is not None:
-        raise ValueError("--results is only for `singleshot reproduce verify`")
+    measuring = {
+        "--dataset": dataset,
+        "--model": model,
+        "--seeds": seeds != SEEDS,
+        "--scale": scale != "small",
+        "--scheduler": scheduler,
+        "--dry-run": dry_run,
+    }
+    _refuse_ignored(experiment, measuring, regime, results)
     from singleshot.cli.grid_display import output_folder, raise_failures, run_and_show, show_plan, show_status
     from singleshot.common.environment import usable_cores
     from singleshot.paper.experiments import EXPERIMENTS, GridRequest
@@ -129,6 +136,20 @@ def reproduce(  # noqa: PLR0917
         else:
             print_status("No page: the runs are on the machines of the cluster; use `singleshot report RUN...` there.")
         raise_failures(failed)
+
+
+def _refuse_ignored(
+    experiment: Experiment, measuring: dict[str, object], regime: tuple[str, ...], results: Path | None
+) -> None:
+    """Raise ValueError for a flag that has no effect on an experiment."""
+    if experiment != "evidence" and regime:
+        raise ValueError("--regime is only for `singleshot reproduce evidence`")
+    if experiment != "verify" and results is not None:
+        raise ValueError("--results is only for `singleshot reproduce verify`")
+    if experiment in {"status", "verify"}:
+        for flag, is_given in measuring.items():
+            if is_given:
+                raise ValueError(f"{flag} is not for `singleshot reproduce {experiment}`; leave it out")
 
 
 def _check_data(grids: list[PaperGrid], store: ResultStore, data_root: Path | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from singleshot.common.files import write_atomically
+from singleshot.evaluation.formatting import amount
 from singleshot.metrics.calibration import CalibrationResult
 from singleshot.metrics.intervals import wilson_interval
 from singleshot.metrics.selective import RiskCoverage
@@ -67,8 +68,7 @@ def plot_reliability(
         low, high = wilson_interval((accuracy * count).round(), count, level)
         errors = np.stack([accuracy - low, high - accuracy]).clip(0)  # rounding may leave -1e-17
         bars: dict[str, Any] = {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
-        label = f"{100 * level:g} % interval" if is_new else None
-        ax.errorbar(left + width / 2, accuracy, errors, label=label, **bars)
+        ax.errorbar(left + width / 2, accuracy, errors, label=f"{100 * level:g} % interval", **bars)
     _plot_counts(ax, result)
     ax.set(xlim=(0, 1), ylim=(-STRIP_HEIGHT, 1), xlabel="confidence", ylabel="accuracy", aspect="equal")
     ax.set(xticks=FRACTION_TICKS, yticks=FRACTION_TICKS)
@@ -90,7 +90,7 @@ def save_reliability(results: Sequence[tuple[str, CalibrationResult]], path: Pat
     figure = Figure(figsize=(4 * columns, 4.8 * rows), layout="constrained")
     for number, (name, result) in enumerate(results, start=1):
         ax = plot_reliability(result, ax=figure.add_subplot(rows, columns, number), title=name)
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.suptitle(title or "")
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=110))
 
@@ -186,7 +186,7 @@ def _plot_counts(ax: Axes, result: CalibrationResult) -> None:
     widths = (bins.upper - bins.lower).numpy()
     ax.bar(bins.lower.numpy(), heights, widths, -STRIP_HEIGHT, align="edge", color=GREY, linewidth=0)
     ax.axhline(0, color="black", linewidth=0.8)
-    label = f"{result.count:,} examples, at most {largest:,} in a bin"
+    label = f"{amount(result.count, 'example')}, at most {largest:,} in a bin"
     ax.text(0.02, -0.02, label, va="top", fontsize="x-small", color=GREY)
 
 
