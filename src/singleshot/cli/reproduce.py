@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -139,7 +140,7 @@ def reproduce(  # noqa: PLR0917
 
 
 def _refuse_ignored(
-    experiment: Experiment, measuring: dict[str, object], regime: tuple[str, ...], results: Path | None
+    experiment: Experiment, measuring: Mapping[str, object], regime: tuple[str, ...], results: Path | None
 ) -> None:
     """Raise ValueError for a flag that has no effect on an experiment."""
     if experiment != "evidence" and regime:
