@@ -136,9 +136,8 @@ def test_reliability_on_given_axes_has_no_legend(result: ss.CalibrationResult) -
     assert not axes[0].containers
     assert axes[1].get_legend() is None
     assert not axes[1].figure.legends
-    assert sorted(axes[1].get_legend_handles_labels()[1]) == [
-        *("95 % interval", "accuracy", "calibrated", "gap to confidence")
-    ]
+    labels = sorted(axes[1].get_legend_handles_labels()[1])
+    assert labels == ["95 % interval", "accuracy", "calibrated", "gap to confidence"]
 
 
 def test_coverage_lines_are_the_coverage_of_each_result() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Published = Literal["table1", "table2", "table3", "tableA", "tableB", "fig1", "fig2", "fig4", "fig5"]
 Experiment = Literal[Published, "evidence", "all", "status", "verify"]
 TableFormat = Literal["text", "markdown", "latex", "csv"]
-SEEDS = 3
+DEFAULT_SEEDS = 3
 
 
 def reproduce(  # noqa: PLR0917
@@ -30,7 +30,7 @@ def reproduce(  # noqa: PLR0917
     dataset: str | None = None,
     model: UseAppendAction[tuple[str, ...]] = (),
     regime: UseAppendAction[tuple[str, ...]] = (),
-    seeds: int = SEEDS,
+    seeds: int = DEFAULT_SEEDS,
     scale: Literal["paper", "small"] = "small",
     output: Path = Path("reproduce"),
     jobs: int = 0,
@@ -87,7 +87,7 @@ def reproduce(  # noqa: PLR0917
     measuring = {
         "--dataset": dataset,
         "--model": model,
-        "--seeds": seeds != SEEDS,
+        "--seeds": seeds != DEFAULT_SEEDS,
         "--scale": scale != "small",
         "--scheduler": scheduler,
         "--dry-run": dry_run,

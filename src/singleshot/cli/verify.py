@@ -64,7 +64,7 @@ def _stored_results(path: Path) -> list[Result]:
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
-            raise ValueError(f"{file} is no result file ({error}); restore it, or remove it") from None
+            raise ValueError(f"{file} is not a result file ({error}); restore it, or remove it") from None
         kind = next((kind for field, kind in KINDS.items() if isinstance(content, dict) and field in content), None)
         results.append(Result.from_dict(content, kind or TrainingJob, source=str(file)))
     if not results:
